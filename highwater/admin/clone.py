@@ -13,7 +13,14 @@ from highwater.impl.codecs.slatedb.tables import ExternalDb
 from highwater.impl.errors import Indefinite
 from highwater.impl.protocols import clones
 from highwater.impl.protocols.checkpoints import CheckpointMissing
-from highwater.impl.protocols.clones_manifest import NotPinned, OtherParent, Source, SourceBehind, WalObjectMissing, check_parent
+from highwater.impl.protocols.clones_manifest import (
+    NotPinned,
+    OtherParent,
+    Source,
+    SourceBehind,
+    WalObjectMissing,
+    check_parent,
+)
 from highwater.impl.world import World
 
 REFUSALS = (*several.REFUSALS, NotPinned, OtherParent, SourceBehind, WalObjectMissing)  # for the sake of safety
@@ -63,7 +70,8 @@ async def cloned(world: World, roots: list[str], checkpoint: str | None, restart
         if complete:
             await clones.check_pinned(stores, value)
         log = await log_behind(world, parent, value)
-        planned = Made(path, "complete already" if complete else "continued", 0, value.external_dbs, () if complete else log.seen)
+        planned = Made(path, "complete already" if complete else "continued", 0, value.external_dbs,
+                       () if complete else log.seen)
     else:
         source = await source_at(of_parent, parent, checkpoint)
         log = await log_behind(world, parent, source.manifest)
@@ -86,8 +94,8 @@ async def cloned(world: World, roots: list[str], checkpoint: str | None, restart
 def check_log(source: Manifest, log: Log, parent: str) -> None:
     """Check that the WAL objects can be copied. Raises ValueError, WalObjectMissing."""
     if source.wal_object_store_uri and (log.seen or log.missing):
-        raise ValueError(f"the WAL of {parent!r} is in another store ({source.wal_object_store_uri}), which is not copied: flush "
-                         "the memtable of the parent, and clone it then")
+        raise ValueError(f"the WAL of {parent!r} is in another store ({source.wal_object_store_uri}), which is not copied: "
+                         "flush the memtable of the parent, and clone it then")
     if log.missing:
         raise WalObjectMissing(f"WAL object {log.missing[0]} of {parent!r} is not there, and its rows are in no SST: see "
                                "`highwater admin check`. If the WAL is in another store, flush the memtable, and clone then")

@@ -47,8 +47,8 @@ async def detached(world: World, path: str, gone: bool, dry_run: bool) -> Detach
     found = await uses(stores, path)
     for entry in found.detached:
         if not gone and not await stores(entry.path).bounded.list():
-            raise Unusable(path, f"there is no manifest at {entry.path!r}, where checkpoint {entry.final_checkpoint_id} should be "
-                           "deleted: if that database is gone for good, give --parent-gone")
+            raise Unusable(path, f"there is no manifest at {entry.path!r}, where checkpoint {entry.final_checkpoint_id} should "
+                           "be deleted: if that database is gone for good, give --parent-gone")
     if dry_run:
         return found
     try:
@@ -73,8 +73,8 @@ async def uses(stores: clones.StoreOf, path: str) -> Detached:
         try:
             users.append((f"checkpoint {one.id}", await stores(path).read(one.manifest_id)))
         except NotFound:
-            raise Unusable(path, f"checkpoint {one.id} keeps manifest {one.manifest_id}, which is not there, so nobody can tell "
-                           "what it needs: delete the checkpoint") from None
+            raise Unusable(path, f"checkpoint {one.id} keeps manifest {one.manifest_id}, which is not there, so nobody can "
+                           "tell what it needs: delete the checkpoint") from None
     removed: list[ExternalDb] = []
     kept: list[Kept] = []
     for entry in latest.external_dbs:

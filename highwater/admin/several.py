@@ -119,8 +119,8 @@ async def source_at(manifests: MetadataStore, path: str, checkpoint: str | None)
     try:
         return Found(path, latest, entry.manifest_id, await manifests.read(entry.manifest_id))
     except NotFound:
-        raise Unusable(path, f"checkpoint {checkpoint} keeps manifest {entry.manifest_id}, which is not there: take another one, "
-                       "and see `highwater admin check`") from None
+        raise Unusable(path, f"checkpoint {checkpoint} keeps manifest {entry.manifest_id}, which is not there: take another "
+                       "one, and see `highwater admin check`") from None
 
 
 async def check_pinnable(stores: Callable[[str], MetadataStore], external_dbs: tuple[ExternalDb, ...]) -> None:
@@ -132,8 +132,8 @@ async def check_pinnable(stores: Callable[[str], MetadataStore], external_dbs: t
         except ValueError as error:
             raise Unusable(of.path, f"a source reads {len(of.sst_ids)} SSTs there, but {error}") from error
         if found(latest.value, of.source_checkpoint_id) is None:
-            raise Unusable(of.path, f"a source reads {len(of.sst_ids)} SSTs there, and checkpoint {of.source_checkpoint_id}, which "
-                           "should keep them, is not listed: see `highwater admin check` of the source")
+            raise Unusable(of.path, f"a source reads {len(of.sst_ids)} SSTs there, and checkpoint {of.source_checkpoint_id}, "
+                           "which should keep them, is not listed: see `highwater admin check` of the source")
         if mark := mark_of(latest.value):
             raise Unusable(of.path, DatabaseDestroyed(mark))
 
@@ -169,8 +169,8 @@ def check_places(sources: list[str], path: str) -> None:
         if source == path:
             raise ValueError(f"{path!r} is both a source and the new database: give another place for the new one")
         if path.startswith(f"{source}/") or source.startswith(f"{path}/") or not source or not path:
-            raise ValueError(f"one of {source!r} and {path!r} is in the folder of the other, and would be deleted with it: give a "
-                             "place beside it")
+            raise ValueError(f"one of {source!r} and {path!r} is in the folder of the other, and would be deleted with it: "
+                             "give a place beside it")
 
 
 async def place_at(manifests: MetadataStore, path: str) -> Committed | None:

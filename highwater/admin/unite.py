@@ -81,8 +81,8 @@ async def united(world: World, path: str, parts: Sequence[Part], checkpoints: It
         await clones.check_pinned(stores, there.value)
         return Made(path, "complete already", there.id, there.value.external_dbs)
     if there and not restart:
-        check_same(there.value, planned, f"{path!r} is unfinished, and has other rows: give --restart to replace it, or another "
-                   "place")
+        check_same(there.value, planned, f"{path!r} is unfinished, and has other rows: give --restart to replace it, or "
+                   "another place")
     if there and restart:
         await check_unused(world, path)
     what = "made" if not there else "begun again" if restart else "continued"
@@ -129,7 +129,8 @@ async def taken(stores: StoreOf, sources: list[str], chosen: Mapping[str, str]) 
     return states
 
 
-async def manifest_of(world: World, stores: StoreOf, parts: Sequence[Part], states: States, chosen: Mapping[str, str]) -> Manifest:
+async def manifest_of(world: World, stores: StoreOf, parts: Sequence[Part], states: States, chosen: Mapping[str, str]
+                      ) -> Manifest:
     """Return the manifest of the new database. Raises WalNotCompacted, and what `union` and `merge_views` raise."""
     sources: list[Source] = []
     for path, span in parts:
@@ -148,8 +149,8 @@ async def fences_of(world: World, path: str, manifest: Manifest, later: bool) ->
     ids = (*log.seen, *(log.later if later else ()))
     empty = await without_rows(world, path, manifest, ids)
     if log.missing:
-        raise WalNotCompacted(f"WAL object {log.missing[0]} of {path!r} is not there, so its rows are unknown: flush the memtable "
-                              "of the database, and see `highwater admin check`")
+        raise WalNotCompacted(f"WAL object {log.missing[0]} of {path!r} is not there, so its rows are unknown: flush the "
+                              "memtable of the database, and see `highwater admin check`")
     if rows := [i for i in ids if i not in empty]:
         raise WalNotCompacted(f"WAL object {rows[0]} of {path!r} has rows that are in no SST ({len(rows)} such objects): flush "
                               "the memtable of the database, and give the command again")
@@ -185,8 +186,8 @@ def shown(manifest: Manifest) -> object:
 async def check_unused(world: World, path: str) -> None:
     """Check that no writer has opened an unfinished database. Raises Taken."""
     if left := await list_all(world.store, Namespace(path, "wal").prefix):
-        raise Taken(f"{path!r} is unfinished, but has {left[0].key!r}: a writer has opened it, or it is a clone with a WAL, so it "
-                    "is not replaced; give another place")
+        raise Taken(f"{path!r} is unfinished, but has {left[0].key!r}: a writer has opened it, or it is a clone with a WAL, so "
+                    "it is not replaced; give another place")
 
 
 async def replaced(manifests: Patient, value: Manifest) -> Said:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -10,10 +11,10 @@ from highwater.cli.checkpoint import Json, Url, uuid
 from highwater.cli.console import console, refuse
 from highwater.gate.exits import SAFETY
 
-Source = Annotated[str, typer.Argument(help="the database that it is made of: file:///a/folder, a/folder, s3://bucket/prefix")]
+Source = Annotated[str, typer.Argument(help="the database to make it of: file:///a/folder, a/folder, s3://bucket/prefix")]
 New = Annotated[str, typer.Argument(help="the new database, in the same bucket or file system")]
-Checkpoint = Annotated[str | None, typer.Option("--source", "-s", help="make it of what this checkpoint keeps, a UUID; without it, "
-                                                "of the latest manifest")]
+Checkpoint = Annotated[str | None, typer.Option("--source", "-s", help="make it of what this checkpoint keeps, a UUID; without "
+                                                "it, of the latest manifest")]
 Restart = Annotated[bool, typer.Option("--restart", help="begin an unfinished attempt again, for example from another source")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would be made; nothing is written")]
 
@@ -61,8 +62,8 @@ def union_command(databases: Annotated[list[str], typer.Argument(metavar="SOURCE
                   split: Annotated[list[str] | None, typer.Option(help="the first key of the next source; give one fewer than "
                                                                   "there are sources. What a source has outside is left out")
                                    ] = None,
-                  checkpoints: Annotated[list[str] | None, typer.Option("--source", "-s", help="take what this checkpoint of one "
-                                                                        "of the sources keeps, a UUID; may be repeated")] = None,
+                  checkpoints: Annotated[list[str] | None, typer.Option("--source", "-s", help="take what this checkpoint of a "
+                                                                        "source keeps, a UUID; may be repeated")] = None,
                   restart: Restart = False, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Make a database with the rows of several, which have no key in common. It shares their SSTs. Their WALs must be
     flushed."""
@@ -112,7 +113,7 @@ def detach_command(url: Url, parent_gone: Annotated[bool, typer.Option("--parent
 
 def spans_of(splits: Sequence[str], sources: int) -> list[Any]:
     """Return the span of each source: what is between the splits; None for each if there are no splits."""
-    from highwater.admin.rows import bytes_of
+    from highwater.admin.rows import bytes_of, text_of
     from highwater.impl.manifests.spans import Span
 
     if not splits:
@@ -121,13 +122,14 @@ def spans_of(splits: Sequence[str], sources: int) -> list[Any]:
         refuse(f"--split: {len(splits)} given for {sources} sources: give {sources - 1}, the first key of each source but the "
                "first, in their order")
     try:
-        keys = [b"", *(bytes_of(one) for one in splits), None]
+        keys = [b"", *(bytes_of(one) for one in splits)]
     except ValueError as error:
         refuse(f"--split: {error}")
-    for before, after in zip(keys, keys[1:-1]):
-        if before is not None and after is not None and after <= before:
-            refuse(f"--split: {after!r} is not after {before!r}: give the sources, and the splits, in the order of their keys")
-    return [Span(start or b"", end) for start, end in zip(keys, keys[1:])]
+    for before, after in pairwise(keys):
+        if after <= before:
+            refuse(f"--split: {text_of(after)!r} is not after {text_of(before)!r}: give sources and splits in order of their "
+                   "keys")
+    return [*(Span(start, end) for start, end in pairwise(keys)), Span(keys[-1])]
 
 
 def printed(made: Any, dry_run: bool, as_json: bool) -> None:
@@ -142,11 +144,11 @@ def printed(made: Any, dry_run: bool, as_json: bool) -> None:
         if of.sst_ids:
             console.print(f"  {keeps} in {of.path!r} keeps {len(of.sst_ids)} SSTs", markup=False)
         elif of.final_checkpoint_id:
-            console.print(f"  checkpoint {of.final_checkpoint_id} in {of.path!r} is not needed: `highwater admin detach` removes "
-                          "it", markup=False)
+            console.print(f"  checkpoint {of.final_checkpoint_id} in {of.path!r} is not needed: `highwater admin detach` "
+                          "removes it", markup=False)
     if made.wal_ids:
-        console.print(f"  {len(made.wal_ids)} WAL objects {'would be copied' if dry_run else 'are copied'}, {made.wal_ids[0]} to "
-                      f"{made.wal_ids[-1]}", markup=False)
+        console.print(f"  {len(made.wal_ids)} WAL objects {'would be copied' if dry_run else 'are copied'}, {made.wal_ids[0]} "
+                      f"to {made.wal_ids[-1]}", markup=False)
     if made.not_included:
         console.print(f"  not in it: WAL objects {made.not_included[0]} to {made.not_included[-1]} of the source, which its "
                       "manifest has not seen: flush its memtable before, if their rows are wanted", markup=False)

@@ -6,7 +6,6 @@ them is a LocalStore of its own, with its locks in its own folder. This store fi
 """
 
 import asyncio
-from typing import Any
 
 from highwater.impl.errors import Unavailable
 from highwater.impl.stores.local import LocalStore

@@ -69,8 +69,8 @@ def open_databases(urls: Sequence[str], new: Sequence[str] = (), read_only: bool
     places = [place_of(url) for url in (*urls, *new)]
     for url, (bucket, _) in zip((*urls, *new), places):
         if bucket != places[0][0]:
-            raise ValueError(f"{url!r} is in another store than {urls[0]!r}: a clone names its parents by their paths in its own "
-                             "bucket or file system, so give a URL there")
+            raise ValueError(f"{url!r} is in another store than {urls[0]!r}: a clone names its parents by their paths in its "
+                             "own bucket or file system, so give a URL there")
     roots = [root for _, root in places]
     if bucket := places[0][0]:
         store = open_store(f"s3://{bucket}")
