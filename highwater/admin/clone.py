@@ -10,7 +10,8 @@ from highwater.admin import several
 from highwater.admin.several import Log, Taken, check_pinnable, check_places, log_behind, place_at, source_at, stores_of_all
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import ExternalDb
-from highwater.impl.errors import Indefinite
+from highwater.impl.errors import Indefinite, NotFound
+from highwater.impl.layout import Namespace
 from highwater.impl.protocols import clones
 from highwater.impl.protocols.checkpoints import CheckpointMissing
 from highwater.impl.protocols.clones_manifest import (
@@ -70,6 +71,7 @@ async def cloned(world: World, roots: list[str], checkpoint: str | None, restart
         if complete:
             await clones.check_pinned(stores, value)
         log = await log_behind(world, parent, value)
+        await check_copies(world, parent, path, () if complete else log.seen)
         planned = Made(path, "complete already" if complete else "continued", 0, value.external_dbs,
                        () if complete else log.seen)
     else:
@@ -77,6 +79,7 @@ async def cloned(world: World, roots: list[str], checkpoint: str | None, restart
         log = await log_behind(world, parent, source.manifest)
         check_log(source.manifest, log, parent)
         here.codec.at_least(of_parent.codec.version)
+        await check_copies(world, parent, path, log.seen)
         new = clones.cloned(here, parent, Source(checkpoint or "", source.manifest, source.latest))
         await check_pinnable(stores, new.external_dbs[1:])
         planned = Made(path, "begun again" if attempt else "made", 0, without_ids(new.external_dbs), log.seen, log.later)
@@ -99,6 +102,21 @@ def check_log(source: Manifest, log: Log, parent: str) -> None:
     if log.missing:
         raise WalObjectMissing(f"WAL object {log.missing[0]} of {parent!r} is not there, and its rows are in no SST: see "
                                "`highwater admin check`. If the WAL is in another store, flush the memtable, and clone then")
+
+
+async def check_copies(world: World, parent: str, path: str, ids: tuple[int, ...]) -> None:
+    """Check that the WAL objects that are there are copies of the parent's. Raises Taken.
+
+    A released writer opens an unfinished clone. Its WAL objects may have ids that are copied, and nothing overwrites them."""
+    for i in ids:
+        key = Namespace(path, "wal").key(i)
+        try:
+            there = (await world.store.get(key)).body
+        except NotFound:
+            continue
+        if there != (await world.store.get(Namespace(parent, "wal").key(i))).body:
+            raise Taken(f"{key!r} is no copy of the parent's: a writer has opened the unfinished clone, so it would lack rows of "
+                        "its parent; give another place")
 
 
 def without_ids(external_dbs: tuple[ExternalDb, ...]) -> tuple[ExternalDb, ...]:
