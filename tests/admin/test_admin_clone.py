@@ -113,6 +113,11 @@ def unpinned(parent, clone):
     written(parent.parent / "other", SSTS)
 
 
+def pin_lost(parent, clone):
+    asked("clone", parent, clone)
+    rewritten(parent, checkpoints=())
+
+
 def opened_early(parent, clone):
     """A released writer has opened the unfinished clone, and a WAL object of its has an id that is to be copied."""
     asked("clone", parent, clone)
@@ -133,6 +138,7 @@ REFUSED = {
     "another database": (used, (), SAFETY, "is no clone of"),
     "left over": (left_over, (), SAFETY, "this is left of another database"),
     "not pinned": (unpinned, (), SAFETY, f"{UUIDS[1]}, which should keep them, is not listed"),
+    "complete, but not pinned": (pin_lost, (), SAFETY, "final checkpoint"),
     "opened early": (opened_early, (), SAFETY, "a writer has opened the unfinished clone"),
     "no UUID": (None, ("-s", "x"), BAD_INPUT, "--source: 'x' is not a UUID"),
     "unreadable": (lambda p, c: (p / Namespace("", "manifest").key(1)).write_bytes(b"\0\2"), (), BAD_INPUT, "cannot be read"),

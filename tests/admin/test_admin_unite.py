@@ -16,11 +16,12 @@ from highwater.impl.db.rows import TOMBSTONE, Row
 from highwater.impl.errors import OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.manifests.spans import Span
-from highwater.impl.stores.system import system_world
+from highwater.impl.stores.system import open_store, system_world
 from tests.admin.test_admin_clone import UUIDS, Failing, checkpoints_of, failed_at_each, path_of
 from tests.support.slatedb.folders import admin, asked, files, kinds, latest, put, rewritten, rows, written
 from tests.support.slatedb.tables import database, fence_with_body, id_of
 
+pytest_plugins = ["tests.support.stores.fixtures"]
 ALL = {"a": "1", "b": "2", "c": "1", "d": "2"}
 HALVES = {"left": ("--end", "c"), "right": ("--start", "c")}
 
@@ -65,15 +66,17 @@ def test_a_union_of_the_halves_is_the_whole(whole, halves, tmp_path):
     assert asked("union", *halves, tmp_path / "again")["what"] == "complete already" and files(tmp_path) == before
 
 
-def test_rounds_do_not_add_pins_or_views(whole, tmp_path):
+def test_rounds_do_not_add_pins_or_views(tmp_path):
+    """Both halves are of one checkpoint. One SST is in one half only, another one in the other half, and one in both."""
+    whole = written(tmp_path / "whole", [put(*"ab"), put(*"cd"), put(*"bc", seq=2, value=b"2")])
     source = whole
     for number in range(3):
         folder = tmp_path / str(number)
-        parts = [asked_new("project", source, folder / name, *span) for name, span in HALVES.items()]
-        asked("union", *parts, folder / "whole")
-        source = folder / "whole"
-    assert rows(source) == ALL and len(latest(source).l0) == 2
-    assert [(one.path, len(one.sst_ids)) for one in latest(source).external_dbs] == [(path_of(whole), 2)]
+        kept = asked("checkpoint", "create", source)["id"]
+        parts = [asked_new("project", source, folder / name, *span, "-s", kept) for name, span in HALVES.items()]
+        source = asked_new_union(parts, folder / "whole")
+    assert rows(source) == {"a": "1", "b": "2", "c": "2", "d": "1"} and len(latest(source).l0) == 3
+    assert [(one.path, len(one.sst_ids)) for one in latest(source).external_dbs] == [(path_of(whole), 3)]
 
 
 def test_a_union_of_databases_of_their_own(whole, tmp_path):
@@ -184,9 +187,12 @@ def test_what_is_refused_changes_nothing(whole, halves, tmp_path, words, code, s
 
 
 def test_a_source_that_has_lost_its_pin(whole, halves, tmp_path):
+    """And a projection that has lost it: it is complete, but its rows may go at any time."""
     rewritten(whole, checkpoints=())
-    result = admin("union", *halves, tmp_path / "new")
-    assert result.exit_code == SAFETY and "which should keep them, is not listed" in result.stderr
+    for words in (("union", *halves, tmp_path / "new"), ("project", whole, halves[0], "--end", "c")):
+        for more in ((), ("--dry-run",)):
+            result = admin(*words, *more)
+            assert result.exit_code == SAFETY and "is not listed" in result.stderr, result.output
     assert not (tmp_path / "new").exists()
 
 
@@ -241,3 +247,23 @@ def test_ids_of_views_are_new(whole, halves, tmp_path):
     """One SST may have two views: a compaction names its inputs by the ids of views."""
     sources = asked_new("project", whole, tmp_path / "b", "--start", "b", "--end", "c"), *halves
     assert all({view.id for view in latest(one).l0} & {id_of(1), id_of(2)} == set() for one in sources)
+
+
+def test_in_a_bucket(whole, tmp_path, moto_stores, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", moto_stores.url)
+    url = f"s3://{moto_stores.bucket}/some"
+
+    async def copy():
+        store = open_store(url)
+        for key, body in files(whole).items():
+            await store.put(f"whole/{key}", body)
+
+    asyncio.run(copy())
+    for name, span in HALVES.items():
+        asked("project", f"{url}/whole", f"{url}/{name}", *span)
+    made = asked("union", f"{url}/left", f"{url}/right", f"{url}/again")
+    assert [one["path"] for one in made["external_dbs"]] == ["some/whole"] and rows(f"{url}/again") == ALL
+    asked("clone", f"{url}/again", f"{url}/clone")
+    assert rows(f"{url}/clone") == ALL and admin("detach", f"{url}/clone").exit_code == SAFETY
+    result = admin("clone", f"{url}/whole", "s3://other/clone")
+    assert result.exit_code == BAD_INPUT and "is in another store" in result.stderr

@@ -60,7 +60,7 @@ def asked(*words: object) -> dict:
     return json.loads(result.stdout)
 
 
-def rows(folder: Path, *options: object) -> dict[str, str]:
+def rows(folder: Path | str, *options: object) -> dict[str, str]:
     result = CliRunner().invoke(app, ["db", "scan", str(folder), "--json", *map(str, options)])
     assert result.exit_code == 0, result.output
     return {row["key"]: row["value"] for row in map(json.loads, result.stdout.splitlines())}
