@@ -7,7 +7,7 @@ continues the clone that it finds.
 from typing import Any, NamedTuple
 
 from highwater.admin import several
-from highwater.admin.several import Log, Taken, check_pinnable, check_places, log_behind, place_at, source_at, stores_of_all
+from highwater.admin.several import Log, Taken, check_ssts, log_behind, place_at, source_at, stores_of_all
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import ExternalDb
 from highwater.impl.errors import Indefinite, NotFound
@@ -61,7 +61,6 @@ async def cloned(world: World, roots: list[str], checkpoint: str | None, restart
     there is no database to clone, and InDoubt.
     """
     (parent, path), stores = roots, stores_of_all(world)
-    check_places([parent], path)
     here, of_parent = stores(path), stores(parent)
     attempt = await place_at(here, path)
     if attempt:
@@ -81,7 +80,7 @@ async def cloned(world: World, roots: list[str], checkpoint: str | None, restart
         here.codec.at_least(of_parent.codec.version)
         await check_copies(world, parent, path, log.seen)
         new = clones.cloned(here, parent, Source(checkpoint or "", source.manifest, source.latest))
-        await check_pinnable(stores, new.external_dbs[1:])
+        await check_ssts(stores, new.external_dbs)
         planned = Made(path, "begun again" if attempt else "made", 0, without_ids(new.external_dbs), log.seen, log.later)
     if dry_run:
         return planned
@@ -115,8 +114,8 @@ async def check_copies(world: World, parent: str, path: str, ids: tuple[int, ...
         except NotFound:
             continue
         if there != (await world.store.get(Namespace(parent, "wal").key(i))).body:
-            raise Taken(f"{key!r} is no copy of the parent's: a writer has opened the unfinished clone, so it would lack rows of "
-                        "its parent; give another place")
+            raise Taken(f"{key!r} is no copy of the parent's: a writer has opened the unfinished clone, so it would lack rows "
+                        "of its parent; give another place")
 
 
 def without_ids(external_dbs: tuple[ExternalDb, ...]) -> tuple[ExternalDb, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from highwater.admin.checkpoints import Unreadable
-from highwater.admin.database import NAMES, deleting
+from highwater.admin.database import NAMES, deleting, ssts_of
 from highwater.admin.gc import ATTEMPTS, PHASES
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.header import version_of
@@ -123,19 +123,28 @@ async def source_at(manifests: MetadataStore, path: str, checkpoint: str | None)
                        "one, and see `highwater admin check`") from None
 
 
-async def check_pinnable(stores: Callable[[str], MetadataStore], external_dbs: tuple[ExternalDb, ...]) -> None:
-    """Check that the SSTs of a source that other databases own can be kept: their checkpoints are listed there. Raises
-    Unusable, Unreadable, and what reads raise."""
+async def check_ssts(stores: Callable[[str], MetadataStore], external_dbs: tuple[ExternalDb, ...]) -> None:
+    """Check that the SSTs of a new database are there, and can be kept: their checkpoints are listed in the databases that own
+    them. The id of a checkpoint that is still to be taken is "".
+
+    Raises Unusable, Unreadable, and what reads raise."""
     for of in external_dbs:
-        try:
-            latest = await database_at(stores(of.path), of.path)
-        except ValueError as error:
-            raise Unusable(of.path, f"a source reads {len(of.sst_ids)} SSTs there, but {error}") from error
-        if found(latest.value, of.source_checkpoint_id) is None:
-            raise Unusable(of.path, f"a source reads {len(of.sst_ids)} SSTs there, and checkpoint {of.source_checkpoint_id}, "
-                           "which should keep them, is not listed: see `highwater admin check` of the source")
-        if mark := mark_of(latest.value):
-            raise Unusable(of.path, DatabaseDestroyed(mark))
+        manifests = stores(of.path)
+        reads = f"{len(of.sst_ids)} of its SSTs are to be shared"
+        if of.source_checkpoint_id:
+            if not await manifests.bounded.list():
+                raise Unusable(of.path, f"{reads}, but there is no database: restore it, or see `highwater admin check` of the "
+                               "source")
+            latest = await database_at(manifests, of.path)
+            if found(latest.value, of.source_checkpoint_id) is None:
+                raise Unusable(of.path, f"{reads}, but checkpoint {of.source_checkpoint_id}, which should keep them, is not "
+                               "listed: see `highwater admin check` of the source")
+            if mark := mark_of(latest.value):
+                raise Unusable(of.path, DatabaseDestroyed(mark))
+        there = await ssts_of(manifests.world, of.path, []) if of.sst_ids else {}
+        if missing := [sst for sst in of.sst_ids if sst not in there]:
+            raise Unusable(of.path, f"{reads}, but {missing[0]} is not there ({len(missing)} such): see `highwater admin "
+                           "check`")
 
 
 class Log(NamedTuple):
@@ -162,16 +171,6 @@ async def without_rows(world: World, path: str, manifest: Manifest, ids: tuple[i
 
 
 # ----------------------------------------------------------------------------------------------------------- what may be made
-
-def check_places(sources: list[str], path: str) -> None:
-    """Check that the new database is beside its sources. Raises ValueError."""
-    for source in sources:
-        if source == path:
-            raise ValueError(f"{path!r} is both a source and the new database: give another place for the new one")
-        if path.startswith(f"{source}/") or source.startswith(f"{path}/") or not source or not path:
-            raise ValueError(f"one of {source!r} and {path!r} is in the folder of the other, and would be deleted with it: "
-                             "give a place beside it")
-
 
 async def place_at(manifests: MetadataStore, path: str) -> Committed | None:
     """Return the latest manifest at the place of a new database; None if the place is free.

@@ -13,8 +13,7 @@ from highwater.admin.clone import InDoubt, Made, stuck, without_ids
 from highwater.admin.several import (
     Patient,
     Taken,
-    check_pinnable,
-    check_places,
+    check_ssts,
     log_behind,
     place_at,
     source_at,
@@ -67,7 +66,6 @@ async def united(world: World, path: str, parts: Sequence[Part], checkpoints: It
     attempt. Raises REFUSALS, ValueError if a source is no database or a checkpoint is in none, and InDoubt.
     """
     stores, sources = stores_of_all(world), list(dict.fromkeys(part.path for part in parts))
-    check_places(sources, path)
     there = await place_at(stores(path), path)
     chosen = await chosen_of(stores, sources, checkpoints)
     states: dict[str, State] = {}
@@ -75,7 +73,7 @@ async def united(world: World, path: str, parts: Sequence[Part], checkpoints: It
         of = await source_at(stores(source), source, chosen.get(source))
         states[source] = State(chosen.get(source, ""), of.manifest_id, of.manifest)
     planned = await manifest_of(world, stores, parts, states, chosen)
-    await check_pinnable(stores, tuple(of for of in planned.external_dbs if of.source_checkpoint_id))
+    await check_ssts(stores, planned.external_dbs)
     if there and there.value.initialized:
         check_same(there.value, planned, f"{path!r} is a database with other rows: give another place")
         await clones.check_pinned(stores, there.value)

@@ -146,6 +146,8 @@ def printed(made: Any, dry_run: bool, as_json: bool) -> None:
         elif of.final_checkpoint_id:
             console.print(f"  checkpoint {of.final_checkpoint_id} in {of.path!r} is not needed: `highwater admin detach` "
                           "removes it", markup=False)
+    if not any(of.sst_ids for of in made.external_dbs):
+        console.print("  it has no SST: its sources have no flushed rows, or none in the range", markup=False)
     if made.wal_ids:
         console.print(f"  {len(made.wal_ids)} WAL objects {'would be copied' if dry_run else 'are copied'}, {made.wal_ids[0]} "
                       f"to {made.wal_ids[-1]}", markup=False)

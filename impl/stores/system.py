@@ -61,23 +61,38 @@ def open_database(url: str, read_only: bool = True) -> tuple[ObjectStore, str]:
 
 
 def open_databases(urls: Sequence[str], new: Sequence[str] = (), read_only: bool = True) -> tuple[ObjectStore, list[str]]:
-    """Return the store of several databases, and their roots in it. `new`: URLs where there may be no folder yet.
+    """Return the store of several databases, and their roots in it. `new`: URLs of databases that are to be made of the others.
 
-    Raises ValueError for a bad URL, and if not all of them are in one bucket or all in folders: a clone names its parents by
-    paths, so it cannot name one that is elsewhere.
+    Raises ValueError for a bad URL, if not all of them are in one bucket or all in folders, and if a new one is in another one:
+    a clone names its parents by paths, and must not be deleted with one of them.
     """
     places = [place_of(url) for url in (*urls, *new)]
-    for url, (bucket, _) in zip((*urls, *new), places):
-        if bucket != places[0][0]:
+    bucket, roots = places[0][0], [root for _, root in places]
+    for url, (other, _) in zip((*urls, *new), places):
+        if other != bucket:
             raise ValueError(f"{url!r} is in another store than {urls[0]!r}: a clone names its parents by their paths in its "
                              "own bucket or file system, so give a URL there")
-    roots = [root for _, root in places]
-    if bucket := places[0][0]:
+    real = roots if bucket else [os.path.realpath(f"/{root}").strip("/") for root in roots]
+    for one in real[len(urls):]:
+        check_beside(one, real[:len(urls)])
+    if bucket:
         store = open_store(f"s3://{bucket}")
         return (ReadOnly(store) if read_only else store), roots
     for root in roots[:len(urls)]:
         check_folder(root)
+    for root in roots[len(urls):]:
+        check_can_be_made(f"/{root}")
     return (LocalStore("/", read_only=True) if read_only else LocalDatabases()), roots
+
+
+def check_beside(new: str, others: list[str]) -> None:
+    """Check that a new database is not in the folder of another one, or around it. Raises ValueError."""
+    for other in others:
+        if new == other:
+            raise ValueError(f"{new!r} is both a source and the new database: give another place for the new one")
+        if f"{new}/".startswith(other and f"{other}/") or f"{other}/".startswith(new and f"{new}/"):
+            raise ValueError(f"one of {new!r} and {other!r} is in the folder of the other, and would be deleted with it: give "
+                             "a place beside it")
 
 
 def place_of(url: str) -> tuple[str, str]:
@@ -91,6 +106,17 @@ def place_of(url: str) -> tuple[str, str]:
     if not url or (separator and (scheme != "file" or not place.startswith("/"))):
         raise ValueError(f"bad database URL {url!r}: accepted are file:///a/folder, a/folder, s3://bucket/prefix")
     return "", os.path.abspath(unquote(place) if separator else url).strip("/")
+
+
+def check_can_be_made(folder: str) -> None:
+    """Check that a folder can be made, or written in, as far as its permissions tell. Raises ValueError."""
+    above = folder
+    while not os.path.lexists(above):
+        above = os.path.dirname(above)
+    if not os.path.isdir(above):
+        raise ValueError(f"{above!r} is no folder, so no database can be made at {folder!r}: correct the path")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise ValueError(f"{above!r} may not be written: correct the path, or the folder's permissions")
 
 
 def check_folder(root: str) -> None:

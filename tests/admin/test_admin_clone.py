@@ -11,7 +11,7 @@ from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.codecs.slatedb.tables import Checkpoint, ExternalDb
 from highwater.impl.db.build import wal_of
 from highwater.impl.errors import OutcomeUnknown, Unavailable
-from highwater.impl.layout import Namespace
+from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.stores.local import LocalStore
 from tests.support.slatedb.folders import admin, asked, files, kinds, latest, put, rewritten, rows, written
 from tests.support.slatedb.tables import id_of
@@ -139,6 +139,7 @@ REFUSED = {
     "left over": (left_over, (), SAFETY, "this is left of another database"),
     "not pinned": (unpinned, (), SAFETY, f"{UUIDS[1]}, which should keep them, is not listed"),
     "complete, but not pinned": (pin_lost, (), SAFETY, "final checkpoint"),
+    "SST missing": (lambda p, c: (p / key_of_sst("", id_of(2))).unlink(), (), SAFETY, f"{id_of(2)} is not there (1 such)"),
     "opened early": (opened_early, (), SAFETY, "a writer has opened the unfinished clone"),
     "no UUID": (None, ("-s", "x"), BAD_INPUT, "--source: 'x' is not a UUID"),
     "unreadable": (lambda p, c: (p / Namespace("", "manifest").key(1)).write_bytes(b"\0\2"), (), BAD_INPUT, "cannot be read"),
@@ -159,9 +160,12 @@ def test_what_is_refused_changes_nothing(parent, clone, broken, words, code, sai
 @pytest.mark.parametrize("words, said", [
     (("{parent}", "{parent}"), "is both a source and the new database"), (("{parent}", "{parent}/in"), "in the folder of"),
     (("{parent}", "s3://bucket/db"), "is in another store"), (("{clone}", "{clone}2"), "there is no folder"),
-    (("{above}", "{clone}2"), "in the folder of"), (("gs://x", "{clone}"), "accepted are")],
+    (("{above}", "{clone}2"), "in the folder of"), (("{parent}", "{above}/link/in"), "in the folder of"),
+    (("{parent}", "{parent}/../link"), "both a source and"), (("{parent}", "/etc/passwd/db"), "is no folder"),
+    (("gs://x", "{clone}"), "accepted are")],
     ids=lambda of: " ".join(of) if type(of) is tuple else None)
 def test_places_that_do_not_go_together(parent, clone, words, said):
+    (parent.parent / "link").symlink_to(parent)
     before = files(parent.parent)
     result = admin("clone", *(word.format(parent=parent, clone=clone, above=parent.parent) for word in words))
     assert result.exit_code == BAD_INPUT and said in result.stderr, result.output
