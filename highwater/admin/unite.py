@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is taken of a source: a manifest, and the checkpoint that keeps it; "": one that is not taken yet."""
+    """The manifest that is taken of a source, and the checkpoint that keeps it; "": one that is not taken yet."""
 
     checkpoint: str
     manifest_id: int

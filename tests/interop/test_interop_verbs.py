@@ -20,7 +20,7 @@ def beside(database: Database, name: str) -> Database:
 
 
 def made(verb: str, *words: object) -> Database:
-    """What a verb has made of databases; a new one is named last, before the options."""
+    """Return what a verb has made of databases; a new one is named last, before the options."""
     asked(verb, *(word.path_on_disk if isinstance(word, Database) else word for word in words))
     return [word for word in words if isinstance(word, Database)][-1]
 

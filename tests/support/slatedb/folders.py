@@ -54,7 +54,7 @@ def admin(*words: object):
 
 
 def asked(*words: object) -> dict:
-    """What a verb of `highwater admin` that succeeds prints as JSON."""
+    """Return what a verb of `highwater admin` prints as JSON; it must succeed."""
     result = admin(*words, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
