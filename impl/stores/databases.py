@@ -11,6 +11,8 @@ from highwater.impl.errors import Unavailable
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.world import Entry, Object, Page
 
+FOLDERS = ("manifest", "compactions", "wal", "compacted", "gc")
+
 
 class LocalDatabases:
     """An ObjectStore of all databases below `root`. Their keys begin with the paths of their folders."""
@@ -51,15 +53,17 @@ class LocalDatabases:
         await store.delete(key)
 
     async def _of(self, key: str) -> tuple[LocalStore, str]:
-        """Return the store of a key's database, and the key in it. Raises Unavailable if its folder cannot be opened."""
-        *above, folder, name = key.split("/")
-        root = "/".join(above)
+        """Return the store of a key's database, and the key in it. Raises ValueError for a key that no database has, and
+        Unavailable if its folder cannot be opened."""
+        root, _, folder = key.rpartition("/")[0].rpartition("/")
+        if folder not in FOLDERS:
+            raise ValueError(f"bad key {key!r}: a database's objects are in its folders {', '.join(FOLDERS)}")
         if root not in self._opened:
             try:
                 self._opened[root] = await asyncio.to_thread(LocalStore, f"{self._root}/{root}")
             except OSError as error:
                 raise Unavailable(f"{key!r}: {error}") from error
-        return self._opened[root], f"{folder}/{name}"
+        return self._opened[root], key.removeprefix(f"{root}/")
 
     def strays(self, folder: str) -> list[str]:
         """Return what LocalStore.strays returns."""
