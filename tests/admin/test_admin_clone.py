@@ -1,11 +1,13 @@
 """`highwater admin clone` and `detach`: rows, what is refused, and an error at each request."""
 
+import asyncio
 import os
 import signal
 import time
 
 import pytest
 
+from highwater.admin.clone import cloned
 from highwater.gate.exits import BAD_INPUT, INTERRUPTED, SAFETY
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.codecs.slatedb.tables import Checkpoint, ExternalDb
@@ -13,8 +15,9 @@ from highwater.impl.db.build import wal_of
 from highwater.impl.errors import OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.stores.local import LocalStore
+from highwater.impl.stores.system import system_world
 from tests.support.slatedb.folders import admin, asked, files, kinds, latest, put, rewritten, rows, written
-from tests.support.slatedb.tables import id_of
+from tests.support.slatedb.tables import database, id_of
 
 UUIDS = tuple(f"01740ee5-6459-44af-9a45-85deb6e468e{digit}" for digit in "345")
 SSTS = [put(*"abc"), put(*"bd", seq=2, value=b"2")]
@@ -86,6 +89,32 @@ def test_a_dry_run_writes_nothing(parent, clone):
     planned = asked("clone", parent, clone, "--dry-run")
     assert planned["dry_run"] and planned["wal_ids"] == [1, 2, 3, 4] and len(planned["external_dbs"][0]["sst_ids"]) == 2
     assert files(parent) == before and not clone.exists() and not (parent / ".highwater").exists()
+
+
+class Counting:
+    """Counts the requests to a store."""
+
+    caches = False
+
+    def __init__(self, inner):
+        self.inner, self.number = inner, 0
+
+    def __getattr__(self, name):
+        def request(*words):
+            self.number += 1
+            return getattr(self.inner, name)(*words)
+
+        return request
+
+
+def test_what_a_quiet_clone_costs():
+    """What looks and writes nothing takes 18 requests, the protocol 11, and 2 for each WAL object."""
+    store = Counting(database(SSTS, WAL)[0])
+    world = system_world(store)
+    asyncio.run(cloned(world, ["db", "clone"], None, False, True))
+    assert store.number == 18
+    asyncio.run(cloned(world, ["db", "clone"], None, False, False))
+    assert store.number == 2 * 18 + 11 + 2 * len(WAL)
 
 
 # ------------------------------------------------------------------------------------------------------- what is refused
@@ -329,6 +358,17 @@ def test_what_a_detach_refuses(parent, clone, broken, code, said):
     before = files(parent.parent)
     result = admin("detach", clone)
     assert result.exit_code == code and said in result.stderr and files(parent.parent) == before, result.output
+
+
+def test_an_abandoned_clone_lets_go_of_its_parent_once_it_is_destroyed(parent, clone, monkeypatch):
+    with monkeypatch.context() as patched:
+        Failing(patched, 3, True, OutcomeUnknown(""))  # the checkpoint, the first manifest, the final one
+        assert admin("clone", parent, clone).exit_code == BAD_INPUT
+    assert kinds(clone) == {"not initialized", "WAL missing"} and len(checkpoints_of(parent)) == 2
+    asked("destroy", clone, "--hard")
+    assert checkpoints_of(parent) == {one.id for one in latest(parent).checkpoints if one.expire_time_s}
+    result = admin("clone", parent, clone)
+    assert result.exit_code == SAFETY and "choose another place" in result.stderr
 
 
 def test_a_destroyed_clone_lets_go_of_its_parent(parent, clone):
