@@ -78,7 +78,7 @@ async def cloned(world: World, roots: list[str], checkpoint: str | None, restart
         log = await log_behind(world, parent, source.manifest)
         check_log(source.manifest, log, parent)
         here.codec.at_least(of_parent.codec.version)
-        await check_copies(world, parent, path, log.seen)
+        await check_copies(world, parent, path, log.seen if attempt else ())
         new = clones.cloned(here, parent, Source(checkpoint or "", source.manifest, source.latest))
         await check_ssts(stores, new.external_dbs)
         planned = Made(path, "begun again" if attempt else "made", 0, without_ids(new.external_dbs), log.seen, log.later)

@@ -108,13 +108,13 @@ class Counting:
 
 
 def test_what_a_quiet_clone_costs():
-    """What looks and writes nothing takes 18 requests, the protocol 11, and 2 for each WAL object."""
+    """What looks and writes nothing takes 16 requests, the protocol 11, and 2 for each WAL object."""
     store = Counting(database(SSTS, WAL)[0])
     world = system_world(store)
     asyncio.run(cloned(world, ["db", "clone"], None, False, True))
-    assert store.number == 18
+    assert store.number == 16
     asyncio.run(cloned(world, ["db", "clone"], None, False, False))
-    assert store.number == 2 * 18 + 11 + 2 * len(WAL)
+    assert store.number == 2 * 16 + 11 + 2 * len(WAL)
 
 
 # ------------------------------------------------------------------------------------------------------- what is refused
