@@ -108,7 +108,7 @@ class Counting:
 
 
 def test_what_a_quiet_clone_costs():
-    """What looks and writes nothing takes 16 requests, the protocol 11, and 2 for each WAL object."""
+    """A look that writes nothing takes 16 requests, the protocol 11, and 2 for each WAL object."""
     store = Counting(database(SSTS, WAL)[0])
     world = system_world(store)
     asyncio.run(cloned(world, ["db", "clone"], None, False, True))
