@@ -150,8 +150,9 @@ async def fences_of(world: World, path: str, manifest: Manifest, later: bool) ->
         raise WalNotCompacted(f"WAL object {log.missing[0]} of {path!r} is not there, so its rows are unknown: flush the "
                               "memtable of the database, and see `highwater admin check`")
     if rows := [i for i in ids if i not in empty]:
+        without = "" if rows[0] in log.seen else ", or give a checkpoint, which leaves them out, with --source"
         raise WalNotCompacted(f"WAL object {rows[0]} of {path!r} has rows that are in no SST ({len(rows)} such objects): flush "
-                              "the memtable of the database, and give the command again")
+                              f"the memtable of the database{without}, and give the command again")
     return empty
 
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 
@@ -109,7 +110,7 @@ class Counting:
 
 def test_what_a_quiet_clone_costs():
     """A look that writes nothing takes 16 requests, the protocol 11, and 2 for each WAL object."""
-    store = Counting(database(SSTS, WAL)[0])
+    store: Any = Counting(database(SSTS, WAL)[0])
     world = system_world(store)
     asyncio.run(cloned(world, ["db", "clone"], None, False, True))
     assert store.number == 16

@@ -2,11 +2,13 @@
 
 import asyncio
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from highwater.admin.several import Taken
 from highwater.admin.unite import Part, united
 from highwater.gate.exits import BAD_INPUT, SAFETY
 from highwater.impl.db.build import wal_of
@@ -130,6 +132,46 @@ def test_whatever_is_split_and_united_has_the_same_versions(tables, cuts):
         await united(world, "union", [Part(name) for name in names], (), False, False)
         parts = [await versions_of(name) for name in names]
         assert [rows for part in parts for rows in part] == await versions_of("db") == await versions_of("union")
+
+    asyncio.run(case())
+
+
+class Rival:
+    """A store in which another client acts just before the first manifest of a new database is created."""
+
+    caches = False
+
+    def __init__(self, inner, key: str, rival):
+        self.inner, self.key, self.rival = inner, key, rival
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    async def create(self, key: str, body: bytes) -> str:
+        if key == self.key and self.rival:
+            rival, self.rival = self.rival, None
+            await rival()
+        return await self.inner.create(key, body)
+
+
+@pytest.mark.parametrize("end, taken", [(b"b", False), (b"c", True)], ids=["the same", "other rows"])
+def test_two_clients_at_once(end, taken):
+    """The faster one makes the database. The other one finishes that, or is refused; nobody's rows are mixed."""
+    store, _ = database([put(*"abcd")])
+    others = system_world(store)
+
+    async def rival():
+        await united(others, "new", [Part("db", Span(b"", b"b"))], (), False, False)
+
+    async def case():
+        mine: Any = Rival(store, Namespace("new", "manifest").key(1), rival)
+        try:
+            made = await united(system_world(mine), "new", [Part("db", Span(b"", end))], (), False, False)
+            assert not taken and made.manifest_id == 2
+        except Taken as error:
+            assert taken and "another client has just begun" in str(error)
+        state = await opened(store, "new")
+        assert [rows[0].key async for rows in versions(Reader(store, state).sources(Span()))] == [b"a"]
 
     asyncio.run(case())
 
