@@ -7,13 +7,13 @@ continues the clone that it finds.
 from typing import Any, NamedTuple
 
 from highwater.admin import several
-from highwater.admin.several import Log, Taken, check_ssts, log_behind, place_at, source_at, stores_of_all
+from highwater.admin.several import Log, Taken, check_ssts, log_behind, place_at, shown, source_at, stores_of_all
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import ExternalDb
 from highwater.impl.errors import Indefinite, NotFound
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols import clones
-from highwater.impl.protocols.checkpoints import CheckpointMissing
+from highwater.impl.protocols.checkpoints import CheckpointMissing, found
 from highwater.impl.protocols.clones_manifest import (
     NotPinned,
     OtherParent,
@@ -22,6 +22,7 @@ from highwater.impl.protocols.clones_manifest import (
     WalObjectMissing,
     check_parent,
 )
+from highwater.impl.protocols.sequenced_metadata import MetadataStore
 from highwater.impl.world import World
 
 REFUSALS = (*several.REFUSALS, NotPinned, OtherParent, SourceBehind, WalObjectMissing)  # for the sake of safety
@@ -30,8 +31,9 @@ REFUSALS = (*several.REFUSALS, NotPinned, OtherParent, SourceBehind, WalObjectMi
 class Made(NamedTuple):
     """A new database, or what would be made.
 
-    `what`: "made", "continued", "begun again", or "complete already". `manifest_id`: of its latest manifest; 0 in a dry run.
-    `wal_ids`: the WAL objects that are copied. `not_included`: those that its source has not seen, so that it lacks their rows.
+    `what`: "made", "continued", "begun again", "complete already", or "complete already, and changed since". `manifest_id`: of
+    its latest manifest; 0 in a dry run. `wal_ids`: the WAL objects that are copied. `not_included`: those that its source has
+    not seen, so that it lacks their rows.
     """
 
     path: str
@@ -69,10 +71,15 @@ async def cloned(world: World, roots: list[str], checkpoint: str | None, restart
         value, complete = attempt.value, attempt.value.initialized
         if complete:
             await clones.check_pinned(stores, value)
+        source = await source_of(of_parent, value, parent)
+        same = source is None or shown(source) == shown(value)
+        if not same and not complete:
+            raise Taken(f"{path!r} is an unfinished attempt with other rows than the parent, such as a projection: give the "
+                        "command again that began it, or another place")
         log = await log_behind(world, parent, value)
         await check_copies(world, parent, path, () if complete else log.seen)
-        planned = Made(path, "complete already" if complete else "continued", 0, value.external_dbs,
-                       () if complete else log.seen)
+        what = "continued" if not complete else "complete already" if same else "complete already, and changed since"
+        planned = Made(path, what, 0, value.external_dbs, () if complete else log.seen)
     else:
         source = await source_at(of_parent, parent, checkpoint)
         log = await log_behind(world, parent, source.manifest)
@@ -91,6 +98,17 @@ async def cloned(world: World, roots: list[str], checkpoint: str | None, restart
     except Indefinite as error:
         raise InDoubt(error) from error
     return planned._replace(manifest_id=done.id, external_dbs=done.value.external_dbs)
+
+
+async def source_of(manifests: MetadataStore, attempt: Manifest, parent: str) -> Manifest | None:
+    """Return the manifest of the parent that an attempt is made of; None if nothing keeps it any more."""
+    of = next(one for one in attempt.external_dbs if one.path == parent)
+    latest = (await manifests.current()).value
+    entry = found(latest, of.final_checkpoint_id or "") or found(latest, of.source_checkpoint_id)
+    try:
+        return await manifests.read(entry.manifest_id) if entry else None
+    except NotFound:
+        return None
 
 
 def check_log(source: Manifest, log: Log, parent: str) -> None:

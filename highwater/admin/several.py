@@ -147,6 +147,14 @@ async def check_ssts(stores: Callable[[str], MetadataStore], external_dbs: tuple
                            "check`")
 
 
+def shown(manifest: Manifest) -> object:
+    """Return what a manifest shows: its views without their ids, and the WAL that it has seen."""
+    l0, *runs = ([(view.sst_id, view.visible_range) for view in views]
+                 for views in (manifest.l0, *(run.views for run in manifest.compacted)))
+    log = manifest.wal_id_last_seen - manifest.replay_after_wal_id
+    return l0, runs, [run.id for run in manifest.compacted], manifest.last_l0_seq, log
+
+
 class Log(NamedTuple):
     """The WAL behind a manifest. `missing`: objects that the manifest has seen, and that are not there."""
 

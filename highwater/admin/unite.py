@@ -16,6 +16,7 @@ from highwater.admin.several import (
     check_ssts,
     log_behind,
     place_at,
+    shown,
     source_at,
     stores_of_all,
     without_rows,
@@ -82,7 +83,7 @@ async def united(world: World, path: str, parts: Sequence[Part], checkpoints: It
         check_same(there.value, planned, f"{path!r} is unfinished, and has other rows: give --restart to replace it, or "
                    "another place")
     if there and restart:
-        await check_unused(world, path)
+        await check_no_wal(world, path, there.value)
     what = "made" if not there else "begun again" if restart else "continued"
     if dry_run:
         return Made(path, what, 0, there.value.external_dbs if there and not restart else without_ids(planned.external_dbs))
@@ -175,18 +176,13 @@ def check_same(there: Manifest, wanted: Manifest, otherwise: str) -> None:
         raise Taken(otherwise)
 
 
-def shown(manifest: Manifest) -> object:
-    """Return what a manifest shows, without the ids of its views."""
-    l0, *runs = ([(view.sst_id, view.visible_range) for view in views]
-                 for views in (manifest.l0, *(run.views for run in manifest.compacted)))
-    return l0, runs, [run.id for run in manifest.compacted], manifest.last_l0_seq
-
-
-async def check_unused(world: World, path: str) -> None:
-    """Check that no writer has opened an unfinished database. Raises Taken."""
+async def check_no_wal(world: World, path: str, attempt: Manifest) -> None:
+    """Check that an unfinished database has no WAL, and gets none. Raises Taken."""
+    if attempt.wal_id_last_seen > attempt.replay_after_wal_id:
+        raise Taken(f"{path!r} is an unfinished clone with a WAL, whose objects may still be copied: give another place")
     if left := await list_all(world.store, Namespace(path, "wal").prefix):
-        raise Taken(f"{path!r} is unfinished, but has {left[0].key!r}: a writer has opened it, or it is a clone with a WAL, so "
-                    "it is not replaced; give another place")
+        raise Taken(f"{path!r} is unfinished, but has {left[0].key!r}: a writer has opened it, so it is not replaced; give "
+                    "another place")
 
 
 async def replaced(manifests: Patient, value: Manifest) -> Said:

@@ -282,7 +282,26 @@ def test_an_unfinished_clone_with_a_wal_is_not_replaced(whole, tmp_path):
         assert admin("clone", whole, new).exit_code == BAD_INPUT
     assert "wal/" + f"{1:020}.sst" in files(new)
     result = admin("project", whole, new, "--end", "c", "--restart")
-    assert result.exit_code == SAFETY and "or it is a clone with a WAL" in result.stderr and not latest(new).initialized
+    assert result.exit_code == SAFETY and "unfinished clone with a WAL" in result.stderr and not latest(new).initialized
+    rewritten(new, replay_after_wal_id=2)  # as if a writer had flushed
+    result = admin("project", whole, new, "--end", "c", "--restart")
+    assert result.exit_code == SAFETY and "a writer has opened it" in result.stderr and not latest(new).initialized
+
+
+def test_an_unfinished_projection_is_not_continued_as_a_clone(whole, tmp_path):
+    """Nor a clone as a projection, also of all keys: the copies of its WAL would be missing."""
+    for first, then, said in ((("project", "--end", "b"), ("clone",), "other rows than the parent"),
+                              (("clone",), ("project", "--start", "a"), "has other rows")):
+        new = tmp_path / first[0]
+        with pytest.MonkeyPatch.context() as patched:
+            Failing(patched, 3, True, OutcomeUnknown(""))  # the checkpoint, the first manifest, the final one
+            assert admin(first[0], whole, new, *first[1:]).exit_code == BAD_INPUT
+        for more in ((), ("--dry-run",)):
+            result = admin(then[0], whole, new, *then[1:], *more)
+            assert result.exit_code == SAFETY and said in result.stderr, result.output
+        assert not latest(new).initialized
+        asked(first[0], whole, new, *first[1:])
+    assert asked("clone", whole, tmp_path / "project")["what"] == "complete already, and changed since"
 
 
 def test_ids_of_views_are_new(whole, halves, tmp_path):
