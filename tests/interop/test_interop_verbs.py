@@ -8,7 +8,7 @@ from tests.interop.test_interop import Database, checked
 from tests.interop.test_interop import database as database
 from tests.interop.test_interop import newest as newest
 from tests.interop.test_interop_manifests import ALL, KEYS, compacted, filled_twice
-from tests.support.slatedb.client import Client, client
+from tests.support.slatedb.client import Client, PeerError, client
 from tests.support.slatedb.folders import admin, asked, latest, rewritten
 from tests.support.slatedb.releases import NEWEST
 
@@ -111,3 +111,21 @@ def test_rows_in_a_clients_wal_are_flushed_before_a_projection(newest, database)
     newest.close()
     asked(*words)
     assert newest.read(path=beside(database, "part").path) == written | {"b": "2"}
+
+
+def test_a_stuck_attempt_of_a_client_is_begun_again(newest, database):
+    """Its final checkpoint and its source are gone, and the release refuses each retry. Its collector then detaches what our
+    restart leaves of the attempt."""
+    filled_twice(newest, database)
+    clone = beside(database, "clone")
+    newest.clone(path=clone.path, sources=[[database.path, None, None]])
+    rewritten(clone.root / clone.name, initialized=False)
+    for one in newest.checkpoints(path=database.path):
+        newest.delete_checkpoint(path=database.path, id=one["id"])
+    with pytest.raises(PeerError, match="checkpoint missing"):
+        newest.clone(path=clone.path, sources=[[database.path, None, None]])
+    assert admin("clone", database.path_on_disk, clone.path_on_disk).exit_code == SAFETY
+    made("clone", database, clone, "--restart")
+    assert newest.read(path=clone.path) == ALL and len(latest(clone.root / clone.name).external_dbs) == 2
+    newest.collect(path=clone.path)
+    assert len(latest(clone.root / clone.name).external_dbs) == 1 and checked(clone) == set()
