@@ -73,7 +73,11 @@ async def existing(manifests: MetadataStore) -> Recognised | None:
 
 async def begin(manifests: MetadataStore, parent: str, source: Source) -> Said:
     """Create the clone's first manifest; Recognised if another cloner was faster. Raises what `create` and `current` raise."""
-    value = cloned(manifests, parent, source)
+    return await first(manifests, cloned(manifests, parent, source))
+
+
+async def first(manifests: MetadataStore, value: Manifest) -> Said:
+    """Create the first manifest of a database; return the one that is there, as Recognised, if there is one."""
     try:
         await manifests.bounded.create(FIRST_ID, manifests.codec.encode(value))
     except ObjectVersionExists:
@@ -186,8 +190,13 @@ async def clone(stores: StoreOf, path: str, parent: str, checkpoint: str | None 
         if of.sst_ids or at == 0:
             await pin(stores(of.path), of, source.parent if source and at == 0 else None)
     await copy_wal(here, parent, path, attempt.value)
+    return await completed(stores, path, attempt)
+
+
+async def completed(stores: StoreOf, path: str, attempt: Said) -> Said:
+    """Initialize the attempt. If another one has replaced it, release its finals, and raise AttemptReplaced."""
     try:
-        return await initialize(here, attempt)
+        return await initialize(stores(path), attempt)
     except AttemptReplaced:
         for of in attempt.value.external_dbs:
             await release(stores(of.path), of)  # the clone uses none of them any more

@@ -35,8 +35,12 @@ BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 TOOLS: dict[str, set[str]] = {
     "highwater/admin/check.py": {"impl/protocols/destroy"},
     "highwater/admin/checkpoints.py": {"impl/protocols/checkpoints", "impl/protocols/destroy_mark"},
+    "highwater/admin/clone.py": {f"impl/protocols/{of}" for of in ("checkpoints", "clones", "clones_manifest")},
     "highwater/admin/destroy.py": {"impl/protocols/destroy", "impl/protocols/destroy_mark"},
+    "highwater/admin/detach.py": {f"impl/protocols/{of}" for of in ("clones", "clones_manifest")},
     "highwater/admin/gc_data.py": {f"impl/protocols/{of}" for of in ("database_gc", "manifest_compactions")},
+    "highwater/admin/several.py": {f"impl/protocols/{of}" for of in ("checkpoints", "destroy", "destroy_mark")},
+    "highwater/admin/unite.py": {f"impl/protocols/{of}" for of in ("checkpoints", "clones", "clones_manifest", "destroy_mark")},
 }
 PARTS = {f"impl/protocols/{part}" for part in ("boundary_object", "sequenced_storage", "sequenced_metadata")}
 # of no protocol: any may be made of them
