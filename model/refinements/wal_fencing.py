@@ -32,7 +32,6 @@ OFF = (  # each safeguard switched off, on an instance that shows it
     {"FLUSH_EXACT": False},
     {"EPOCH_CHECK": False},
     {"GC_BEHIND": False},
-    {"SPARE_CHECKPOINTED": False, "CHECKPOINTS": 1, "WRITERS": 1},
     {"UNKNOWN": "skip", "MAX_PENDING": 1},
 )
 CLAIMED = ("Claimed", "Listed", "Resolve")
