@@ -110,10 +110,12 @@ def initial(c: m.Constants) -> dict[str, dict]:
     shared = {
         "epoch": 0, "after": 0, "flushed": nothing, **NO_CHECKPOINTS, "high": 0, "present": nothing, "holds": nothing,
         "kind": lambda r: "None", "id": zero, "with_holds": nothing, "to_epoch": zero, "over_epoch": zero, "over_after": zero,
-        "over_flushed": nothing, **{copy + name: nothing if name == "checkpoints" else zero for copy in ("with_", "over_") for name in CHECKPOINTS},
+        "over_flushed": nothing, **{copy + name: nothing if name == "checkpoints" else zero
+                                    for copy in ("with_", "over_") for name in CHECKPOINTS},
         "sent": 0, "lost": 0, "crashes": 0, "claimed": nothing, "top": 0, "late": False,
         "acked": nothing, "refused": nothing, "was": nothing, "first": nothing}
-    return {"": shared, "Writer": WRITER, "Collector": {"n": 0, "spared_checkpoints": nothing, "spared_starts": zero, "spared_ends": zero}}
+    spared = {"spared_checkpoints": nothing, "spared_starts": zero, "spared_ends": zero}
+    return {"": shared, "Writer": WRITER, "Collector": {"n": 0, **spared}}
 
 
 # --- the transition relation, action by action as in model/protocols/wal_fencing.py
@@ -407,7 +409,8 @@ def remarks(c, w, i):
         return
     takes, old = And(i == w.base_taken, room(i, c.CHECKPOINTS)), listed(w, "base_")
     yield And(at(w.pc, "Open"), takes), {
-        "checkpoints": lambda k: Or(k == i, old["checkpoints"](k)), "starts": lambda k: If(k == i, w.base_after, old["starts"](k)),
+        "checkpoints": lambda k: Or(k == i, old["checkpoints"](k)),
+        "starts": lambda k: If(k == i, w.base_after, old["starts"](k)),
         "ends": lambda k: If(k == i, w.n, old["ends"](k)), "taken": i + 1}
     yield And(at(w.pc, "Open"), Not(takes), old["checkpoints"](i)), {
         "checkpoints": lambda k: And(k != i, old["checkpoints"](k)), "starts": lambda k: If(k == i, 0, old["starts"](k)),
@@ -855,7 +858,8 @@ def read(role: str, value: Any) -> Tables:
     created = [(r, i, body) for r, (kind, i, body) in pool if kind == "Create"]
     return tables | {
         "epoch": value.manifest.writer_epoch, "after": value.manifest.replay_after, "flushed": value.manifest.flushed,
-        **marks("", {None: value.manifest}), "high": len(value.wal), "present": frozenset(i for i, _ in wal), "holds": records(wal),
+        **marks("", {None: value.manifest}), "high": len(value.wal),
+        "present": frozenset(i for i, _ in wal), "holds": records(wal),
         "was": frozenset(i for i, _ in first), "first": records(first),
         "kind": defaultdict(lambda: "None", ((r, request[0]) for r, request in pool)),
         "id": defaultdict(int, [(r, i) for r, i, _ in created] + [(r, what.replay_after) for r, _, what in manifests]),
@@ -894,7 +898,8 @@ def write(role: str, t: Tables) -> Any:
     if role:
         base = m.Manifest(t["base_epoch"], t["base_after"], t["base_flushed"], marked(t, "base_"), t["base_taken"])
         got = tuple((i, body_of(t["got_holds"], i)) for i in sorted(t["got"]))
-        return m.Writer(t["pc"], t["epoch"], base if t["knows"] else None, t["n"], t["fence"], t["end"], t["has"], t["k"], t["f"], t["since"], got)
+        return m.Writer(t["pc"], t["epoch"], base if t["knows"] else None, t["n"], t["fence"], t["end"], t["has"], t["k"],
+                        t["f"], t["since"], got)
     ids = range(1, t["high"] + 1)
     wal, first = (tuple((body_of(t[holds], i),) if i in t[there] else () for i in ids)
                   for there, holds in (("present", "holds"), ("was", "first")))
@@ -933,7 +938,8 @@ SAFEGUARDS = {*m.Constants._fields} - {"WRITERS", "COLLECTORS", *UNBOUNDED}
 SAFEGUARDS_OFF = (
     {"CREATE_IF_ABSENT": False}, {"MANIFEST_CAS": False}, {"ORDER": "fence"}, {"FENCE_AHEAD": False}, {"VALIDATE": "before"},
     {"VALIDATE": "none"}, {"CHECK": "boundary"}, {"CHECK": "none"}, {"RESOLVE_ONCE": False}, {"FLUSH_EXACT": False},
-    {"EPOCH_CHECK": False}, {"GC_BEHIND": False}, {"SPARE_CHECKPOINTED": False}, {"UNKNOWN": "conclude"}, {"UNKNOWN": "refuse"}, {"UNKNOWN": "skip"},
+    {"EPOCH_CHECK": False}, {"GC_BEHIND": False}, {"SPARE_CHECKPOINTED": False},
+    {"UNKNOWN": "conclude"}, {"UNKNOWN": "refuse"}, {"UNKNOWN": "skip"},
     {"FENCE": False, "CHECK": "none"}, {"FENCE_GC": False, "CHECK": "none"}, {"MISSING_IS_FENCED": False, "VALIDATE": "before"},
 )
 # The systems that are proved, each separately.
@@ -946,7 +952,8 @@ INSTANCES = (
     {"WRITERS": 1, "CHECKPOINTS": 1, "MAX_LOST": 1}, {"WRITERS": 1, "FLUSHES": 0, "CHECKPOINTS": 1, "MAX_PENDING": 1},
 )
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
-WALKED = {"WRITERS": 3, "APPENDS": 3, "FLUSHES": 2, "CHECKPOINTS": 2, "COLLECTORS": 2, "MAX_PENDING": 2, "MAX_LOST": 2, "MAX_CRASHES": 1}
+WALKED = {"WRITERS": 3, "APPENDS": 3, "FLUSHES": 2, "CHECKPOINTS": 2, "COLLECTORS": 2, "MAX_PENDING": 2, "MAX_LOST": 2,
+          "MAX_CRASHES": 1}
 WALKS, STEPS = 24, 100
 
 

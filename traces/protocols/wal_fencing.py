@@ -194,7 +194,9 @@ class Trace(trace.Trace):
 
     def _sends(self, event: tuple) -> Match:
         *_, client, request = event
-        actions = ("SendManifest", "SendCheckpoint") if request[0] == "Manifest" else ("SendCreate",) if request[2] else ("SendFence",)
+        actions = ("SendManifest", "SendCheckpoint")
+        if request[0] != "Manifest":
+            actions = ("SendCreate",) if request[2] else ("SendFence",)
         return Match(client, actions, None, lambda a, s, l, s2, l2: s2.pool[-1][-1] == request[-1] and (
             request[0] == "Manifest" or s2.pool[-1] == request))
 
