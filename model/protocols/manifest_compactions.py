@@ -407,9 +407,18 @@ def drop_pin(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
     """A pin has ended. PUT the next manifest without it."""
     if below(g.used, c.COLLECTIONS):
         m = latest(s.manifests)
-        for pin in sorted(m.pins):
-            after = put(s, True, top(s.manifests) + 1, m._replace(pins=m.pins - {pin}))
-            yield pin, after, Collector(one_more(g.used, c.COLLECTIONS))
+        for job, i in sorted(m.pins):
+            after = put(s, True, top(s.manifests) + 1, m._replace(pins=m.pins - {(job, i)}))
+            yield (i,), after, Collector(one_more(g.used, c.COLLECTIONS))
+
+
+def put_behind(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    """Its PUT without a pin comes late: its id is free again, behind the boundary. What it puts is refused, so the content is
+    that of any file."""
+    if c.PINS and below(g.used, c.COLLECTIONS):
+        for i in range(1, s.manifest_boundary + 1):
+            if not present(s.manifests, i):
+                yield (i,), put(s, True, i, latest(s.manifests)), Collector(one_more(g.used, c.COLLECTIONS))
 
 
 def delete_manifest(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
@@ -484,7 +493,7 @@ def report_is_checked(c: Constants, s: Shared) -> bool:
 
 def dropped_is_pinned(c: Constants, s: Shared) -> bool:
     """A manifest that drops an SST from L0 lists a pin of a manifest that has it there."""
-    steps = [(a, b) for i, (a, b) in enumerate(pairwise(s.manifests), 2) if a and b and i > s.manifest_boundary]
+    steps = [(a, b) for i, (a, b) in enumerate(pairwise(s.manifests), 1) if a and b and i > s.manifest_boundary]
     return not c.PINS or all(pinned_in(s, b, x) for a, b in steps for x in a.l0 - b.l0)
 
 
@@ -543,8 +552,8 @@ def inputs_are_pinned(c: Constants, s: Shared) -> bool:
 
 
 def pinned_is_spared(c: Constants, s: Shared) -> bool:
-    """A manifest behind the boundary stays, because a pin refers to it, and the one after it is deleted."""
-    return any(i < s.manifest_boundary and not present(s.manifests, i + 1) for _, i in latest(s.manifests).pins)
+    """A manifest behind the boundary stays, because a pin refers to it, and another one is deleted."""
+    return s.manifests[0] is None and any(i <= s.manifest_boundary for _, i in latest(s.manifests).pins)
 
 
 def pin_is_taken_again(c: Constants, s: Shared, o: Compactor) -> bool:
@@ -568,7 +577,7 @@ COMPACTOR = {
 }
 COLLECTOR = {
     "AdvanceManifest": advance_manifest, "AdvanceCompactions": advance_compactions, "DropPin": drop_pin,
-    "DeleteManifest": delete_manifest, "DeleteCompactions": delete_compactions,
+    "PutBehind": put_behind, "DeleteManifest": delete_manifest, "DeleteCompactions": delete_compactions,
 }
 STORE = {"ApplyPending": apply_pending}
 FAULTS = {"SendCreate", "LoseReply", "Crash"}
@@ -600,8 +609,9 @@ SOMETIMES = {
     "PinnedIsSpared": (None, pinned_is_spared),
     "PinIsTakenAgain": ("Compactor", pin_is_taken_again),
 }
-COLLECTING = ("RefusalIsIndefinite", "FileIsCollected", "PinnedIsSpared", "PinIsTakenAgain")  # only where something is collected
-PINNING = ("InputsArePinned", "PinnedIsSpared", "PinIsTakenAgain")  # only where compactors pin
+# Witnessed only where something is collected, and only where compactors pin
+COLLECTING = ("RefusalIsIndefinite", "FileIsCollected", "PinnedIsSpared", "PinIsTakenAgain")
+PINNING = ("InputsArePinned", "PinnedIsSpared", "PinIsTakenAgain")
 
 
 def initial() -> Shared:

@@ -27,6 +27,7 @@ INSTANCES = (
     {},
     {"COMPACTORS": 1, "MAX_PENDING": 1, "MAX_LOST": 1, "MAX_CRASHES": 1},
     {"COMPACTORS": 1, "COLLECTORS": 1, "MAX_LOST": 1},
+    {"COMPACTORS": 1, "PINS": True, "MAX_PENDING": 1, "MAX_LOST": 1},
 )
 OFF = (  # each safeguard switched off, on an instance that shows it
     {"CHECK": "compactions"},
