@@ -404,12 +404,21 @@ def advance_compactions(c: Constants, me: int, s: Shared, g: Collector) -> Itera
 
 
 def drop_pin(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
-    """A pin has ended. PUT the next manifest without it."""
+    """Some pins have ended. PUT the next manifest without them."""
     if below(g.used, c.COLLECTIONS):
         m = latest(s.manifests)
-        for job, i in sorted(m.pins):
-            after = put(s, True, top(s.manifests) + 1, m._replace(pins=m.pins - {(job, i)}))
-            yield (i,), after, Collector(one_more(g.used, c.COLLECTIONS))
+        for ended in subsets(sorted(i for _, i in m.pins)):
+            rest = frozenset(pin for pin in m.pins if pin[1] not in ended)
+            after = put(s, True, top(s.manifests) + 1, m._replace(pins=rest))
+            yield (ended,), after, Collector(one_more(g.used, c.COLLECTIONS))
+
+
+def subsets(ids: list[int]) -> list[tuple[int, ...]]:
+    """Each choice of at least one of the ids."""
+    found: list[tuple[int, ...]] = [()]
+    for i in ids:
+        found += [(*one, i) for one in found]
+    return found[1:]
 
 
 def put_behind(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
@@ -492,13 +501,14 @@ def report_is_checked(c: Constants, s: Shared) -> bool:
 
 
 def dropped_is_pinned(c: Constants, s: Shared) -> bool:
-    """A manifest that drops an SST from L0 lists a pin of a manifest that has it there."""
+    """A manifest that drops an SST from L0 lists a pin of a manifest that has it there. (PinnedIsThere says it of one behind
+    the boundary.)"""
     steps = [(a, b) for i, (a, b) in enumerate(pairwise(s.manifests), 1) if a and b and i > s.manifest_boundary]
     return not c.PINS or all(pinned_in(s, b, x) for a, b in steps for x in a.l0 - b.l0)
 
 
 def pinned_in(s: Shared, m: Manifest, x: Sst) -> bool:
-    return any(present(s.manifests, i) and x in s.manifests[i - 1].l0 for _, i in m.pins)
+    return any(x in job and (i <= s.manifest_boundary or x in s.manifests[i - 1].l0) for job, i in m.pins)
 
 
 def pinned_is_there(c: Constants, s: Shared) -> bool:
