@@ -107,6 +107,7 @@ class Compactor:
         self.epoch = 0  # 0: not open. The others are known once it is open
         self.job: Job  # in progress; () if there is none
         self.claimed: bool  # the claim is known to be in the compactions
+        self.pinned = not pin_ms  # its pin was seen in the manifest, or it takes none
         self.applied: bool  # the result is known to be in the manifest
 
     async def open(self) -> int:
@@ -115,7 +116,7 @@ class Compactor:
         opened = await self.stores.compactions.update_recognised(
             lambda c: c.compactor_epoch == epoch, lambda _, c: c._replace(compactor_epoch=epoch), epoch=epoch)
         self.epoch, self.job = epoch, min(opened.value.jobs, default=())
-        self.claimed, self.applied = bool(self.job), False
+        self.claimed, self.pinned, self.applied = bool(self.job), not self.pin_ms, False
         return epoch
 
     async def _bump(self) -> int:
@@ -148,7 +149,7 @@ class Compactor:
         manifest = (await self.stores.manifest.current()).value
         if self.stores.manifest.is_fenced(manifest, self.epoch):
             raise self.stores.manifest.fenced_by(manifest, self.epoch)
-        self.claimed = self.applied = False
+        self.claimed, self.pinned, self.applied = False, not self.pin_ms, False
         return manifest.l0
 
     async def _claim(self, job: Job) -> None:
@@ -158,13 +159,13 @@ class Compactor:
 
     async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
         await merge(job)
-        while True:
-            if self.pin_ms:
+        while not self.applied:
+            if not self.pinned:
                 await self._pin(job)
             try:
                 await self._drop_inputs(job)
-                return
             except Unpinned:
+                self.pinned = False
                 self.stores.manifest.world.metrics.count("compactor_pins_again")
 
     async def _pin(self, job: Job) -> None:
@@ -178,6 +179,7 @@ class Compactor:
                 checkpoint, file_id, now_ms + self.pin_ms, now_ms, name_of_pin(job)))
 
         await manifests.update_recognised(lambda m: is_pinned(m, job) or is_applied(m, job), change, epoch=self.epoch)
+        self.pinned = True
 
     async def _drop_inputs(self, job: Job) -> None:
         """Put a manifest with the result in place of the inputs. Raises Unpinned if it was to be pinned, and is not."""
