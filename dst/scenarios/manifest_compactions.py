@@ -192,6 +192,8 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     if opens and min(manifest.compactor_epoch, compactions.compactor_epoch) < opens[-1][0]:
         found.append(f"lost epoch: {opens[-1][1]} has opened with epoch {opens[-1][0]}, and in the end there are "
                      f"{manifest.compactor_epoch} and {compactions.compactor_epoch}")
+    found += [f"lost manifest: {one.name!r} refers to manifest {one.manifest_id}, which is gone" for one in manifest.checkpoints
+              if MANIFEST.key(one.manifest_id) not in actors.store.objects]
     raise_anomalies(found)
     if actors.shape.audit and actors.shape.compactors:
         nothing_left(manifest, compactions)
