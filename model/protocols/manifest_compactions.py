@@ -501,8 +501,7 @@ def report_is_checked(c: Constants, s: Shared) -> bool:
 
 
 def dropped_is_pinned(c: Constants, s: Shared) -> bool:
-    """A manifest that drops an SST from L0 lists a pin of a manifest that has it there. (PinnedIsThere says it of one behind
-    the boundary.)"""
+    """A manifest that drops an SST from L0 lists a pin of a manifest that has it there."""
     steps = [(a, b) for i, (a, b) in enumerate(pairwise(s.manifests), 1) if a and b and i > s.manifest_boundary]
     return not c.PINS or all(pinned_in(s, b, x) for a, b in steps for x in a.l0 - b.l0)
 

@@ -2,8 +2,8 @@
 
 In the manifest a flush is an update of its writer, a compaction may be anybody's change, and the epoch is the compactors'. Of
 the compactions only the sequence is mapped: claims come and go, and their epochs are those of the manifest. What the two have
-to do with each other are properties of the concrete model. A pin is not seen: what it keeps is a property, too. A collector that
-drops one is not mapped, because here it changes the manifest without reading it.
+to do with each other are properties of the concrete model. A pin is not seen: what it keeps is a property, too. A collector
+that drops one is not mapped, because here it changes the manifest without reading it.
 """
 
 from typing import Any, NamedTuple

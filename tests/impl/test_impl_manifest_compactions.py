@@ -316,7 +316,7 @@ def test_a_claim_in_doubt_is_made_certain_before_anything_else_is_picked():
 
 
 def test_what_a_reader_has_read_stays_until_the_pin_ends(stores):
-    """Collectors of any haste leave the manifest that had the inputs. They drop the pin when it has ended, and then the file."""
+    """A collector leaves the manifest that had the inputs. When the pin has ended, it drops the pin, and then the file."""
     async def case():
         compacts, collects = (stores_of(system_world(stores.open()), "db", pins=True) for _ in range(2))
         await initialise(compacts)
