@@ -256,12 +256,12 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
                 found.add("fence in the way")
             if e.op == "get" and e.status == 404:
                 found.add("WAL object gone in a replay")
-            if e.op == "create" and e.status == 200 and e.body and WAL.file_id(e.key) <= last.replay_after:
+            if e.op == "create" and e.status == 200 and e.body and (WAL.file_id(e.key) or 0) <= last.replay_after:
                 found.add("append behind replay_after")
         if e.kind == "applied" and e.key == MANIFEST and e.op in ("create", "update") and e.status == 200:
             last = decode_manifest(e.body)
         if e.kind == "applied" and e.op == "list" and e.client.startswith("Collector") and any(
-                i <= last.replay_after and is_spared(last, i) for i in map(WAL.file_id, e.keys)):
+                i <= last.replay_after and is_spared(last, i) for i in filter(None, map(WAL.file_id, e.keys))):
             found.add("WAL object spared")
     return found
 

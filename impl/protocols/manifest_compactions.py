@@ -50,7 +50,7 @@ class Stores(NamedTuple):
 
 
 def stores_of(world: World, root: str, pins: bool = False) -> Stores:
-    """Return the clients of both sequences. `pins`: a collection spares what checkpoints refer to, for compactors with `pin_ms`.
+    """Return the clients of both sequences. `pins`: a collection spares what checkpoints refer to, as `pin_ms` needs it.
     """
     return Stores(*(MetadataStore(world, Namespace(root, name), codec,
                                   Policies(epoch="compactor_epoch", spare_checkpoints=spare))

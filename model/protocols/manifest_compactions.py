@@ -502,17 +502,27 @@ def report_is_checked(c: Constants, s: Shared) -> bool:
 
 def dropped_is_pinned(c: Constants, s: Shared) -> bool:
     """A manifest that drops an SST from L0 lists a pin of a manifest that has it there."""
+    return all(pinned_in(s, m, x) for m, x in dropped(c, s))
+
+
+def dropped(c: Constants, s: Shared) -> list[tuple[Manifest, Sst]]:
+    """Each SST that a manifest ahead of the boundary drops from L0, with this manifest; none where nobody pins."""
     steps = [(a, b) for i, (a, b) in enumerate(pairwise(s.manifests), 1) if a and b and i > s.manifest_boundary]
-    return not c.PINS or all(pinned_in(s, b, x) for a, b in steps for x in a.l0 - b.l0)
+    return [(b, x) for a, b in steps for x in a.l0 - b.l0 if c.PINS]
 
 
 def pinned_in(s: Shared, m: Manifest, x: Sst) -> bool:
-    return any(x in job and (i <= s.manifest_boundary or x in s.manifests[i - 1].l0) for job, i in m.pins)
+    return any(x in job and (i <= s.manifest_boundary or in_l0(s, i, x)) for job, i in m.pins)
+
+
+def in_l0(s: Shared, i: int, x: Sst) -> bool:
+    m = s.manifests[i - 1] if i <= len(s.manifests) else None
+    return m is not None and x in m.l0
 
 
 def pinned_is_there(c: Constants, s: Shared) -> bool:
     """The manifest of each pin that the latest one lists is there, with the inputs in L0."""
-    return all(present(s.manifests, i) and s.manifests[i - 1].l0 >= set(job) for job, i in latest(s.manifests).pins)
+    return all(in_l0(s, i, x) for job, i in latest(s.manifests).pins for x in job)
 
 
 def flush_is_reported(c: Constants, s: Shared) -> bool:
