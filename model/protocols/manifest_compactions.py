@@ -522,7 +522,11 @@ def in_l0(s: Shared, i: int, x: Sst) -> bool:
 
 def pinned_is_there(c: Constants, s: Shared) -> bool:
     """The manifest of each pin that the latest one lists is there, with the inputs in L0."""
-    return all(in_l0(s, i, x) for job, i in latest(s.manifests).pins for x in job)
+    return all(is_kept(s, job, i) for job, i in latest(s.manifests).pins)
+
+
+def is_kept(s: Shared, job: Job, i: int) -> bool:
+    return all(in_l0(s, i, x) for x in job)
 
 
 def flush_is_reported(c: Constants, s: Shared) -> bool:
