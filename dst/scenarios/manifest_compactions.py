@@ -81,6 +81,10 @@ def trace_of(shape: Shape) -> Trace:
     return Trace(refiner_of(refiner, of), KEYS, shape.skew_ms)
 
 
+def trace_options(shape: Shape) -> list[str]:
+    return [f"--shape pin_ms={shape.pin_ms}"] * bool(shape.pin_ms)
+
+
 class Impl(NamedTuple):
     """The parts of a client, each of which a mutant may replace."""
 
@@ -263,6 +267,7 @@ SCENARIO = Scenario(
     audit=(("Writer#0",), ("Compactor#0",), ("Collector#0",)),
     scripts=scripts.SCRIPTS,
     trace_of=trace_of,
+    trace_options=trace_options,
     final_check=final_check,
     told=("committed", "failed", "unknown", UNFINISHED, "deleted", "not deleted",
           "opened", "not open", "compacted", "nothing", "fenced", "not compacted"),
