@@ -276,6 +276,7 @@ SCENARIO = Scenario(
     cost={
         "writer": BUSY,
         "writer and compactor": BUSY._replace(compactors=1, compactions=40),
+        "writer, compactor that pins": BUSY._replace(compactors=1, compactions=40, pin_ms=900_000),
         "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, rounds=20, min_age_ms=1_000),
     },
     breaks=DAMAGE,
