@@ -91,6 +91,7 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "model/protocols/database_metadata": MODELS,  # it is composed of them
     "model/proofs/database_metadata": {f"model/{room}/{BOUNDARY}" for room in ("proofs", "protocols")},
     "model/proofs/refinements/sequenced_write": {"model/proofs/abstract/sequenced_files"},  # the abstract model that it refines
+    "impl/protocols/manifest_compactions": {"impl/protocols/checkpoints"},  # a compactor's pin
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
     **{f"dst/{room}/clones": {"impl/protocols/checkpoints"} for room in ("mutants", "scenarios")},
     "dst/scripts/clones": {"impl/protocols/checkpoints", "impl/protocols/destroy_mark"},
