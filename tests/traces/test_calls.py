@@ -141,7 +141,8 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     "destroy": {"is_sealed": "finish", "release": "finish", "others_of": "finish", "create": "of checkpoints",
                 "delete": "of checkpoints", "commit": "of a writer of the scenario"},
     "clones": {"opened": "open", **dict.fromkeys(("source_of", "existing", "begin", "first", "restart", "pin", "copy_wal",
-                                                 "initialize", "completed", "check_pinned"), "clone"), "release": "detach", "remove": "detach",
+                                                 "initialize", "completed", "check_pinned"), "clone"),
+               "release": "detach", "remove": "detach",
                **dict.fromkeys(("append", "flush"), "of a writer of the scenario"), "open": "opened",
                **dict.fromkeys(("create", "delete", "collect"), "of checkpoints")},
     "database_metadata": {
