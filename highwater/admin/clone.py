@@ -7,7 +7,17 @@ continues the clone that it finds.
 from typing import Any, NamedTuple
 
 from highwater.admin import several
-from highwater.admin.several import Log, Taken, check_ssts, log_behind, place_at, shown, source_at, stores_of_all
+from highwater.admin.several import (
+    Log,
+    Taken,
+    check_ssts,
+    check_unopened,
+    log_behind,
+    place_at,
+    shown,
+    source_at,
+    stores_of_all,
+)
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import ExternalDb
 from highwater.impl.errors import Indefinite, NotFound
@@ -81,6 +91,8 @@ async def cloned(world: World, roots: list[str], checkpoint: str | None, restart
         what = "continued" if not complete else "complete already" if same else "complete already, and changed since"
         planned = Made(path, what, 0, value.external_dbs, () if complete else log.seen)
     else:
+        if attempt:
+            await check_unopened(world, path, attempt.value)
         source = await source_at(of_parent, parent, checkpoint)
         log = await log_behind(world, parent, source.manifest)
         check_log(source.manifest, log, parent)

@@ -16,7 +16,7 @@ from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import ExternalDb
 from highwater.impl.db import wal
 from highwater.impl.errors import Definite, NotFound
-from highwater.impl.layout import Namespace, prefix_of_ssts
+from highwater.impl.layout import Namespace, key_of_sst, prefix_of_ssts
 from highwater.impl.protocols import destroy
 from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, NotInitialized, found
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, mark_of
@@ -179,6 +179,16 @@ async def without_rows(world: World, path: str, manifest: Manifest, ids: tuple[i
 
 
 # ----------------------------------------------------------------------------------------------------------- what may be made
+
+async def check_unopened(world: World, path: str, attempt: Manifest) -> None:
+    """Check that no writer has put anything into an unfinished database that is to be begun again. Raises Taken."""
+    shared = {sst for of in attempt.external_dbs for sst in of.sst_ids}
+    own = [key_of_sst(path, sst.id) for sst in attempt.ssts if sst.id not in shared]
+    later = await wal.ids_after(world.store, Namespace(path, "wal"), attempt.wal_id_last_seen)
+    if left := [*own, *(Namespace(path, "wal").key(i) for i in later)]:
+        raise Taken(f"{path!r} is unfinished, but has {left[0]!r}: a writer has opened it, and would lose what it wrote, so "
+                    "it is not begun again; give another place")
+
 
 async def place_at(manifests: MetadataStore, path: str) -> Committed | None:
     """Return the latest manifest at the place of a new database; None if the place is free.

@@ -14,6 +14,7 @@ from highwater.admin.several import (
     Patient,
     Taken,
     check_ssts,
+    check_unopened,
     log_behind,
     place_at,
     shown,
@@ -23,7 +24,6 @@ from highwater.admin.several import (
 )
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, Indefinite
-from highwater.impl.layout import Namespace
 from highwater.impl.manifests import union
 from highwater.impl.manifests.externals import SstOfTwoDatabases
 from highwater.impl.manifests.merge import merge_views
@@ -35,7 +35,7 @@ from highwater.impl.protocols.checkpoints import CheckpointMissing, done, found
 from highwater.impl.protocols.clones_manifest import NotPinned, Said
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, mark_of
 from highwater.impl.protocols.sequenced_metadata import Committed, Put, Recognised, Verdict
-from highwater.impl.world import World, list_all
+from highwater.impl.world import World
 
 REFUSALS = (*several.REFUSALS, HasSegments, Malformed, NotPinned, Overlap, SstOfTwoDatabases, WalNotCompacted)
 StoreOf = Callable[[str], Patient]
@@ -177,12 +177,10 @@ def check_same(there: Manifest, wanted: Manifest, otherwise: str) -> None:
 
 
 async def check_no_wal(world: World, path: str, attempt: Manifest) -> None:
-    """Check that an unfinished database has no WAL, and gets none. Raises Taken."""
+    """Check that an unfinished database has no WAL and gets none, and that no writer has opened it. Raises Taken."""
     if attempt.wal_id_last_seen > attempt.replay_after_wal_id:
         raise Taken(f"{path!r} is an unfinished clone with a WAL, whose objects may still be copied: give another place")
-    if left := await list_all(world.store, Namespace(path, "wal").prefix):
-        raise Taken(f"{path!r} is unfinished, but has {left[0].key!r}: a writer has opened it, so it is not replaced; give "
-                    "another place")
+    await check_unopened(world, path, attempt._replace(wal_id_last_seen=0))
 
 
 async def replaced(manifests: Patient, value: Manifest) -> Said:
@@ -195,7 +193,7 @@ async def replaced(manifests: Patient, value: Manifest) -> Said:
         if mark := mark_of(manifest):
             return Verdict(DatabaseDestroyed(mark))
         old = tuple(of._replace(sst_ids=()) for of in manifest.external_dbs)
-        return Put(value._replace(external_dbs=(*value.external_dbs, *old), writer_epoch=manifest.writer_epoch,
+        return Put(value._replace(external_dbs=(*value.external_dbs, *old), writer_epoch=manifest.writer_epoch + 1,
                                   compactor_epoch=manifest.compactor_epoch))
 
     return done(await manifests.apply(decide, True))

@@ -87,7 +87,9 @@ async def first(manifests: MetadataStore, value: Manifest) -> Said:
 
 
 async def restart(manifests: MetadataStore, parent: str, source: Source) -> Said:
-    """Begin the attempt again from another source; Recognised if the clone is initialized. Raises OtherParent, SourceBehind."""
+    """Begin the attempt again from another source; Recognised if the clone is initialized. Raises OtherParent, SourceBehind.
+
+    The epochs do not go back: a released writer may have opened the attempt before, and is fenced then."""
     value: list[Manifest] = []
 
     async def decide(latest: int, manifest: Manifest) -> Put | Verdict:
@@ -99,7 +101,9 @@ async def restart(manifests: MetadataStore, parent: str, source: Source) -> Said
         if source.value.wal_id_last_seen < manifest.wal_id_last_seen:
             return Verdict(SourceBehind(f"{source.id!r} has seen WAL object {source.value.wal_id_last_seen}, and the attempt "
                                         f"before {manifest.wal_id_last_seen}: take a later checkpoint"))
-        value[:] = [cloned(manifests, parent, source, manifest.external_dbs)]
+        new = cloned(manifests, parent, source, manifest.external_dbs)
+        value[:] = [new._replace(writer_epoch=max(new.writer_epoch, manifest.writer_epoch + 1),
+                                 compactor_epoch=max(new.compactor_epoch, manifest.compactor_epoch))]
         return Put(value[0])
 
     return checkpoints.done(await manifests.apply(decide, True))

@@ -274,12 +274,29 @@ def test_an_attempt_whose_source_is_gone_is_begun_again(parent, clone, monkeypat
     rewritten(parent, checkpoints=())
     result = admin("clone", parent, clone)
     assert result.exit_code == SAFETY and "--restart" in result.stderr, result.output
+    epoch = latest(clone).writer_epoch
     made = asked("clone", parent, clone, "--restart")
-    assert made["what"] == "begun again" and rows(clone) == ALL
+    assert made["what"] == "begun again" and rows(clone) == ALL and latest(clone).writer_epoch > epoch
     assert [len(one["sst_ids"]) for one in made["external_dbs"]] == [2, 0]
     result = admin("detach", clone, "--json")
     assert result.exit_code == SAFETY and [one.final_checkpoint_id for one in latest(clone).external_dbs] == [
         made["external_dbs"][0]["final_checkpoint_id"]] != [old.final_checkpoint_id]
+
+
+def flushed(clone) -> None:
+    sst = latest(clone).ssts[0]._replace(id=id_of(9))
+    rewritten(clone, ssts=(*latest(clone).ssts, sst), l0=(latest(clone).l0[0]._replace(id=sst.id, sst_id=sst.id),))
+
+
+@pytest.mark.parametrize("opened", [flushed, lambda clone: (clone / Namespace("", "wal").key(5)).write_bytes(b"")],
+                         ids=["an SST", "a fence"])
+def test_what_a_writer_has_put_into_an_unfinished_clone_is_not_replaced(parent, clone, opened):
+    asked("clone", parent, clone)
+    rewritten(clone, initialized=False)
+    opened(clone)
+    before = files(clone)
+    result = admin("clone", parent, clone, "--restart")
+    assert result.exit_code == SAFETY and "would lose what it wrote" in result.stderr and files(clone) == before
 
 
 def test_an_attempt_is_not_begun_again_from_an_older_state(parent, clone, monkeypatch):

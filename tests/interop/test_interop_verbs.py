@@ -4,13 +4,15 @@ other, goes on from there, compacts, and its collector takes nothing that is sti
 import pytest
 
 from highwater.gate.exits import SAFETY
-from tests.interop.test_interop import Database, checked
+from tests.interop.test_interop import WRITES, Database, checked, filled
 from tests.interop.test_interop import database as database
 from tests.interop.test_interop import newest as newest
+from tests.interop.test_interop import peer as peer
+from tests.interop.test_interop import release as release
 from tests.interop.test_interop_manifests import ALL, KEYS, compacted, filled_twice
 from tests.support.slatedb.client import Client, PeerError, client
 from tests.support.slatedb.folders import admin, asked, latest, rewritten
-from tests.support.slatedb.releases import NEWEST
+from tests.support.slatedb.releases import NEWEST, RELEASES
 
 pytestmark = pytest.mark.interop
 
@@ -129,3 +131,21 @@ def test_a_stuck_attempt_of_a_client_is_begun_again(newest, database):
     assert newest.read(path=clone.path) == ALL and len(latest(clone.root / clone.name).external_dbs) == 2
     newest.collect(path=clone.path)
     assert len(latest(clone.root / clone.name).external_dbs) == 1 and checked(clone) == set()
+
+
+def test_each_release_goes_on_from_a_clone_of_ours(release, peer, database):
+    """In the version of manifests that the release writes. Readers before 0.15.0 look for every SST in the clone's own folder,
+    also in clones that their release has made."""
+    written = filled(peer, database)
+    clone = made("clone", database, beside(database, "clone"))
+    peer.open(path=clone.path)
+    assert peer.all() == written
+    peer.put(k00="mine")
+    peer.flush()
+    peer.close()
+    assert {body[1] for body in clone.files("manifest").values()} == {WRITES[release]} and checked(clone) == set()
+    if release in RELEASES[2:]:
+        assert peer.read(path=clone.path) == written | {"k00": "mine"}
+    else:
+        with pytest.raises(PeerError, match="not found"):
+            peer.read(path=clone.path)
