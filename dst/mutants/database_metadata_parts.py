@@ -31,6 +31,8 @@ NO_SDK = "a request that an SDK repeats"
 NO_SESSION = "an update of a session: operators use update ids"
 NO_KV = "a get of a store of keys and values"
 NO_UPDATE = "MetadataStore.update: compactors claim an epoch, all other updates are recognised"
+NO_PINS = "a compactor's pin: here readers and operators take checkpoints"
+NO_LOG_CHECKPOINTS = "a checkpoint of the WAL: checkpoints of a database pin no WAL object"
 NO_OBJECT = "a put of the object wal.manifest; manifest_overwrites is this bug in a sequence"
 NO_CHECKPOINTS = "a look for checkpoints in compactions, which have none"
 NO_DOUBT = "an answer that tells a conflict from a refusal: a compactor looks for each update, and tells no caller of one"
@@ -38,7 +40,11 @@ UNMADE: dict[str, str] = {  # stem/mutant of a part, or the mutant of one sequen
     **{f"sequenced_metadata_boundary/{name}": NO_SDK for name in of_sdks.BUILDS},
     **{f"update_ids/{name}": NO_SESSION for name in ("number_kept", "last_forgotten", "forgotten_is_new")},
     **{f"manifest_compactions/{name}": NO_SST for name in ("refused_is_repeated", "unheard_is_reported", "flush_unread")},
+    **{f"manifest_compactions/{name}": NO_PINS for name in (
+        "never_pins", "pins_with_the_drop", "pins_base", "pinned_not_spared")},
     **{f"wal_fencing/{name}": NO_KV for name in ("served_unlogged", "oldest_wins")},
+    **{f"wal_fencing/{name}": NO_LOG_CHECKPOINTS for name in (
+        "collects_checkpointed", "collects_end", "forgets_checkpoints", "one_too_few")},
     "wal_fencing/blind_manifest": NO_OBJECT,
     **{f"sequenced_metadata_boundary/{name}": NO_UPDATE for name in ("conflict_not_looked_at", "returns_no_value")},
     **{f"compactions_{name}": NO_CHECKPOINTS for name in (

@@ -3,7 +3,7 @@
 Each knob of model/protocols/manifest_compactions.py has at least one mutant: CHECK (`manifest_unchecked`,
 `compactions_unchecked`), EPOCH_CHECK (`epochs_not_compared`), MANIFEST_FIRST (`bumped_second`), HEAL (`not_healed`:
 slatedb#1095, #1152), APPLY_FIRST (`claim_out_first`), RECOGNISE (`claim_not_looked_up`, `refused_is_repeated`), TAKE_OVER
-(`not_taken_over`).
+(`not_taken_over`), PIN_FIRST (`pins_with_the_drop`), PIN_AGAIN (`NotPinnedAgain`), SPARE_PINNED (`pinned_not_spared`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,11 +12,12 @@ from typing import Any
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.manifest_compactions import Impl, Shape, production
 from highwater.impl.codecs.json.compactions import Job
+from highwater.impl.codecs.json.manifest import Checkpoint
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.protocols import manifest_compactions
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
-from highwater.impl.protocols.manifest_compactions import Compactor, Stores
+from highwater.impl.protocols.manifest_compactions import Compactor, Stores, is_applied, name_of_pin
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Put, Recognised
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, SequencedStorage
 from highwater.impl.world import World
@@ -116,6 +117,74 @@ class PickedAnew(Compactor):
     async def compact(self, merge: Callable[[Job], Awaitable[None]]) -> Job:
         self.job = self.job if not self.claimed or self.applied else ()
         return await super().compact(merge)
+
+
+class NeverPins(Compactor):
+    """Drops inputs without a pin."""
+
+    def __init__(self, stores: Stores, attempts: int = 100, pin_ms: int = 0):
+        super().__init__(stores, attempts)
+
+
+class PinsWithTheDrop(Compactor):
+    """Takes its pin in the update that drops the inputs, so that it keeps the manifest without them."""
+
+    async def _pin(self, job: Job) -> None:
+        self.pinned = True
+
+    async def _drop_inputs(self, job: Job) -> None:
+        if not self.pin_ms:
+            await super()._drop_inputs(job)
+            return
+        now_ms, pin_id = self.stores.manifest.world.clock.now_ms(), self.stores.manifest.world.ids.new_id()
+
+        def change(file_id: int, m: Manifest) -> Manifest:
+            pin = Checkpoint(pin_id, file_id, now_ms + self.pin_ms, name_of_pin(job))
+            rest = tuple(sst for sst in m.l0 if sst not in job)
+            return m._replace(l0=rest, compacted=(*m.compacted, *job), checkpoints=(*m.checkpoints, pin))
+
+        await self.stores.manifest.update_recognised(lambda m: is_applied(m, job), change, epoch=self.epoch)
+        self.applied = True
+
+
+class NotPinnedAgain(Compactor):
+    """Drops inputs although its pin was dropped."""
+
+    async def _drop_inputs(self, job: Job) -> None:
+        self.pin_ms, pin_ms = 0, self.pin_ms
+        try:
+            await super()._drop_inputs(job)
+        finally:
+            self.pin_ms = pin_ms
+
+
+class PinsBase(Compactor):
+    """Takes a pin of the manifest before the one that lists it, which may be collected already."""
+
+    def __init__(self, stores: Stores, attempts: int = 100, pin_ms: int = 0):
+        super().__init__(stores, attempts, pin_ms)
+        self.put = stores.manifest.update_recognised
+
+    async def _pin(self, job: Job) -> None:
+        async def update(holds: Any, change: Callable[[int, Manifest], Manifest], epoch: int) -> Committed | Recognised:
+            return await self.put(holds, lambda file_id, m: change(file_id - 1, m), epoch=epoch)
+
+        self.stores.manifest.update_recognised = update  # pyright: ignore[reportAttributeAccessIssue]  # for this call
+        try:
+            await super()._pin(job)
+        finally:
+            self.stores.manifest.update_recognised = self.put
+
+
+async def collect_pinned(stores: Stores, min_age_ms: int) -> tuple[list[int], list[int]]:
+    """Delete manifests that pins refer to."""
+    if stores.manifest.policies.spare_checkpoints:
+        await stores.manifest.drop_ended()
+        stores.manifest.policies = stores.manifest.policies._replace(spare_checkpoints=False)
+    try:
+        return await stores.manifest.collect(min_age_ms), await stores.compactions.collect(min_age_ms)
+    finally:
+        stores.manifest.policies = stores.manifest.policies._replace(spare_checkpoints=True)
 
 
 async def flush_again(stores: Stores, sst: str) -> Committed:
@@ -226,9 +295,17 @@ BUILDS = {  # name -> (its bug, its Build)
     "refused_is_repeated": ("a flush that is refused, or has no response, is put again", with_flush(flush_again)),
     "unheard_is_reported": ("a flush without a response is reported as done", with_flush(flush_blindly)),
     "overwrites": ("the manifest is put without a condition", overwriting),
+    "never_pins": ("a compactor drops inputs that it has not pinned", with_compactor(NeverPins)),
+    "pins_with_the_drop": ("a pin is taken in the update that drops the inputs", with_compactor(PinsWithTheDrop)),
+    "pins_base": ("a pin refers to the manifest before the one that lists it", with_compactor(PinsBase)),
+    "pinned_not_spared": ("manifests are deleted although pins refer to them",
+                          lambda world, shape, number: production(world, shape, number)._replace(collect=collect_pinned)),
     "flush_unread": ("a flush returns a manifest that does not hold it", with_flush(flush_unread)),
     "collects_first": ("files are deleted before the boundary is durable", collecting_first),
 }
+# Drawn runs find this seldom: a collector must drop a pin between two updates of the compactor.
+NOT_PINNED_AGAIN = with_compactor(NotPinnedAgain), {  # its Build, Shape
+    "pin_ms": 1, "collectors": 2, "rounds": 12, "pause_ms": 60, "compactors": 4, "compactions": 4}
 OF_COMPACTOR, LOST, TWICE = "refinement:Compactor.", "history:lost update", "history:applied twice"
 ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "manifest_unchecked": (("refinement:", "told:"), ("history:",)),
@@ -246,6 +323,10 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "refused_is_repeated": (("refinement:Writer.", "refinement:ValueError", "told:"), (TWICE,)),
     "unheard_is_reported": (("refinement:ValueError", "refinement:Writer.", "told:committed"), (LOST, TWICE)),
     "overwrites": (("refinement:put",), ("history:",)),
+    "never_pins": ((OF_COMPACTOR,), ()),
+    "pins_with_the_drop": ((OF_COMPACTOR,), ()),
+    "pins_base": ((OF_COMPACTOR,), ()),
+    "pinned_not_spared": (("refinement:Collector.",), ("history:lost manifest",)),
     "flush_unread": (("call:flush value",), ()),
     "collects_first": (("refinement:Collector.",), ("history:",)),
 }

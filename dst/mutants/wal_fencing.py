@@ -11,12 +11,12 @@ from typing import Any
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.wal_fencing import Impl, Shape
 from highwater.dst.world.faults import NONE
-from highwater.impl.codecs.json.wal import Record, WalManifest, decode_record, encode_manifest, encode_record
+from highwater.impl.codecs.json.wal import Record, WalCheckpoint, WalManifest, decode_record, encode_manifest, encode_record
 from highwater.impl.errors import AlreadyExists, FencedUnapplied, NotFound, OutcomeUnknown, UpdateConflict
 from highwater.impl.kv.wal import WalKv, decode
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols import wal_fencing
-from highwater.impl.protocols.wal_fencing import Known, Wal
+from highwater.impl.protocols.wal_fencing import Known, ManifestObject, Wal
 from highwater.impl.world import World, list_all
 
 
@@ -220,6 +220,47 @@ class OldestWins(WalKv):
         self.table = dict(reversed([decode(record.body) for record in wal.records]))
 
 
+class ForgetsCheckpoints(Wal):
+    """Flushes a manifest without the checkpoints that it has found."""
+
+    async def _change(self, change: Callable[[WalManifest], WalManifest]) -> None:
+        def forgets(m: WalManifest) -> WalManifest:
+            changed = change(m)
+            return changed if changed.replay_after == m.replay_after else changed._replace(checkpoints=())
+
+        await super()._change(forgets)
+
+
+class OneTooFew(Wal):
+    """Takes a checkpoint that ends before the last record."""
+
+    async def checkpoint(self) -> WalCheckpoint:
+        self.last_id -= 1
+        try:
+            return await super().checkpoint()
+        finally:
+            self.last_id += 1
+
+
+async def collect_checkpointed(world: World, root: str, min_age_ms: int = 0, current: Any = None) -> list[int]:
+    """Delete all WAL objects behind replay_after, those of checkpoints too."""
+    async def read() -> Known:
+        known = await ManifestObject(world, root).read()
+        return known._replace(manifest=known.manifest._replace(checkpoints=()))
+
+    return await wal_fencing.collect(world, root, min_age_ms, read)
+
+
+async def collect_end_of_checkpoint(world: World, root: str, min_age_ms: int = 0, current: Any = None) -> list[int]:
+    """Delete the last WAL object of a checkpoint as well."""
+    async def read() -> Known:
+        known = await ManifestObject(world, root).read()
+        return known._replace(manifest=known.manifest._replace(checkpoints=tuple(
+            one._replace(last_id=one.last_id - 1) for one in known.manifest.checkpoints)))
+
+    return await wal_fencing.collect(world, root, min_age_ms, read)
+
+
 async def collect_of_any_age(world: World, root: str, min_age_ms: int = 0, current: Any = None) -> list[int]:
     return await wal_fencing.collect(world, root, 0, current)
 
@@ -299,6 +340,12 @@ BUILDS = {  # name -> (its bug, its Build)
     "of_next_epoch": ("an append returns a record of another epoch", opening(OfNextEpoch)),
     "collects_all": ("WAL objects ahead of replay_after are collected",
                      lambda world, shape, number: Impl(wal_fencing.open, collect_all)),
+    "collects_checkpointed": ("a collector deletes WAL objects that a checkpoint refers to",
+                              lambda world, shape, number: Impl(wal_fencing.open, collect_checkpointed)),
+    "collects_end": ("a collector deletes the last WAL object of a checkpoint",
+                     lambda world, shape, number: Impl(wal_fencing.open, collect_end_of_checkpoint)),
+    "forgets_checkpoints": ("a flush puts a manifest without the checkpoints that were listed", opening(ForgetsCheckpoints)),
+    "one_too_few": ("a checkpoint ends before the last acknowledged record", opening(OneTooFew)),
     "flush_is_concluded": ("a flush in doubt is reported as fenced without effect", opening(FlushIsConcluded)),
     "claim_is_concluded": ("an open with an epoch in doubt is reported as having claimed none", opening(ClaimIsConcluded)),
     "gives_up_at_once": ("an open gives up after one conflict", opening(GivesUpAtOnce)),
@@ -329,6 +376,10 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "collects_and_recounts": (("call:collect deleted",), ()),
     "of_next_epoch": (("call:append epoch",), ()),
     "collects_all": (("refinement:Collector.",), (LOST,)),
+    "collects_checkpointed": (("refinement:Collector.",), ("history:lost object",)),
+    "collects_end": (("refinement:Collector.",), ("history:lost object",)),
+    "forgets_checkpoints": (("refinement:Writer.",), ()),
+    "one_too_few": (("refinement:Writer.",), ()),
     "flush_is_concluded": (("call:flush unapplied",), ()),
     "claim_is_concluded": (("call:open attempts",), ()),
     "gives_up_at_once": (("call:open attempts",), ()),

@@ -53,6 +53,7 @@ class Shape(BaseShape):
     rounds: int = 3
     min_age_ms: int = 60
     apart_ms: int = 300  # an instance opens at most this late
+    pin_ms: int = 0  # lifetime of a compactor's pin; 0: it takes none
     pause_ms: int = 60  # between two operations of a client, at most
 
 
@@ -63,7 +64,7 @@ def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, writers=(1, 1, 1, 0), flushes=(4, 2, 8), compactors=(2, 3, 4), compactions=(2, 1, 4),
                        collectors=(1, 0, 2), rounds=(3, 6), min_age_ms=(60, 1, 150, 400), apart_ms=(300, 1, 1000),
                        pause_ms=(60, 1, 300), chaos=(30, 5), audit=(True, False), skew_ms=(0, 50),
-                       store=("s3", "s3", "s3", *STORES))
+                       store=("s3", "s3", "s3", *STORES), pin_ms=(0, 0, 30, 400))
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
@@ -76,7 +77,12 @@ def length(shape: Shape) -> int:
 
 
 def trace_of(shape: Shape) -> Trace:
-    return Trace(refiner_of(refiner, constants(*MOST.values())), KEYS, shape.skew_ms)
+    of = constants(*MOST.values())._replace(PINS=shape.pin_ms > 0)
+    return Trace(refiner_of(refiner, of), KEYS, shape.skew_ms)
+
+
+def trace_options(shape: Shape) -> list[str]:
+    return [f"--shape pin_ms={shape.pin_ms}"] * bool(shape.pin_ms)
 
 
 class Impl(NamedTuple):
@@ -89,7 +95,7 @@ class Impl(NamedTuple):
 
 
 def production(world: World, shape: Shape, number: int) -> Impl:
-    return Impl(stores_of(world, ROOT), Compactor, manifest_compactions.flush, manifest_compactions.collect)
+    return Impl(stores_of(world, ROOT, shape.pin_ms > 0), Compactor, manifest_compactions.flush, manifest_compactions.collect)
 
 
 def begin(store: SimulatedStore, shape: Shape) -> None:
@@ -128,7 +134,7 @@ async def compactor(actors: Actors, client: Client, world: World, number: int) -
     if shape.apart_ms > 1 and not actors.auditing:
         await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.opens", shape.apart_ms))
     impl = actors.build(world, shape, number)
-    instance = impl.compactor(impl.stores)
+    instance = impl.compactor(impl.stores, pin_ms=shape.pin_ms)
     try:
         await actors.in_time(client, instance.open())
     except (Definite, Indefinite):
@@ -190,6 +196,8 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     if opens and min(manifest.compactor_epoch, compactions.compactor_epoch) < opens[-1][0]:
         found.append(f"lost epoch: {opens[-1][1]} has opened with epoch {opens[-1][0]}, and in the end there are "
                      f"{manifest.compactor_epoch} and {compactions.compactor_epoch}")
+    found += [f"lost manifest: {one.name!r} refers to manifest {one.manifest_id}, which is gone" for one in manifest.checkpoints
+              if MANIFEST.key(one.manifest_id) not in actors.store.objects]
     raise_anomalies(found)
     if actors.shape.audit and actors.shape.compactors:
         nothing_left(manifest, compactions)
@@ -259,6 +267,7 @@ SCENARIO = Scenario(
     audit=(("Writer#0",), ("Compactor#0",), ("Collector#0",)),
     scripts=scripts.SCRIPTS,
     trace_of=trace_of,
+    trace_options=trace_options,
     final_check=final_check,
     told=("committed", "failed", "unknown", UNFINISHED, "deleted", "not deleted",
           "opened", "not open", "compacted", "nothing", "fenced", "not compacted"),
@@ -267,6 +276,7 @@ SCENARIO = Scenario(
     cost={
         "writer": BUSY,
         "writer and compactor": BUSY._replace(compactors=1, compactions=40),
+        "writer, compactor that pins": BUSY._replace(compactors=1, compactions=40, pin_ms=900_000),
         "writer, compactor, collector": BUSY._replace(compactors=1, compactions=40, collectors=1, rounds=20, min_age_ms=1_000),
     },
     breaks=DAMAGE,

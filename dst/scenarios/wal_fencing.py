@@ -18,7 +18,7 @@ from highwater.dst.sim.kernel import Client
 from highwater.dst.world.ids import RecordIds
 from highwater.dst.world.store import SimulatedStore
 from highwater.dst.world.tampering import DAMAGE
-from highwater.impl.codecs.json.wal import decode_manifest, decode_record
+from highwater.impl.codecs.json.wal import WalManifest, decode_manifest, decode_record
 from highwater.impl.errors import Definite, FencedUnapplied, Indefinite
 from highwater.impl.kv.wal import WalKv
 from highwater.impl.protocols import wal_fencing
@@ -46,6 +46,7 @@ class Shape(BaseShape):
     replay_flush: int = 0  # records flushed at a time during a replay; 0: none
     attempts: int = 5  # of a request whose outcome stays unknown, or of a read without an answer
     keys: int = 0  # of a store of keys and values; 0: a writer appends records
+    checkpoint_every: int = 0  # appends after which a checkpoint is taken, or the oldest of two is dropped; 0: never
     min_age_ms: int = 0  # of a WAL object, for a collector; 0: of any age
     pause_ms: int = 60  # between two operations of a client, at most
 
@@ -57,7 +58,7 @@ def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, writers=(3, 2, 4), appends=(3, 2, 4), collectors=(1, 0, 2), rounds=(3, 6), flush_every=(2, 1, 0),
                        replay_flush=(0, 1), pause_ms=(60, 1, 300), chaos=(30, 5), audit=(True, False),
                        store=("s3", "s3", "gcs", "azure", "r2"), attempts=(5, 2, 2, 1), keys=(0, 0, 1, 2),
-                       min_age_ms=(0, 0, 60, 300), skew_ms=(0, 0, 50))
+                       min_age_ms=(0, 0, 60, 300), skew_ms=(0, 0, 50), checkpoint_every=(0, 0, 1, 2))
 
 
 def length(shape: Shape) -> int:
@@ -130,6 +131,8 @@ async def serve(actors: Actors, client: Client, wal: Wal, kv: WalKv | None, todo
             actors.begin(client)
             value = await kv.get(key) if kv else None
             actors.end(client, "got", key, value or b"")
+        if shape.checkpoint_every and done % shape.checkpoint_every == 0 and not await checkpointed(actors, client, wal):
+            return
         if shape.flush_every and done % shape.flush_every == 0 and not await flushed(actors, client, wal, kv):
             return
         await actors.pause(client, wal.world)
@@ -149,7 +152,8 @@ def key_of(shape: Shape, name: str) -> str:
 
 async def refuses(wal: Wal, kv: WalKv | None) -> None:
     """Check that a writer which has stopped refuses every call, as it says that it does, and sends nothing."""
-    calls: tuple[Callable[[], Awaitable], ...] = (lambda: wal.append(b""), wal.flush, *([lambda: kv.get("0")] if kv else []))
+    calls: tuple[Callable[[], Awaitable], ...] = (
+        lambda: wal.append(b""), wal.flush, wal.checkpoint, lambda: wal.drop(0), *([lambda: kv.get("0")] if kv else []))
     for call in calls:
         try:
             await call()
@@ -164,6 +168,20 @@ async def flushed(actors: Actors, client: Client, wal: Wal, kv: WalKv | None) ->
     actors.begin(client)
     said = await said_by(CALLS, "flush", actors.in_time(client, (kv or wal).flush()), unapplied=lambda _: "")
     actors.end(client, said.told, body=b"", keys=said.keys)
+    return wal.closed is None
+
+
+async def checkpointed(actors: Actors, client: Client, wal: Wal) -> bool:
+    """Take a checkpoint, or drop the oldest if two are listed."""
+    listed = wal.known.manifest.checkpoints
+    actors.begin(client)
+    if len(listed) < 2:
+        said = await said_by(CALLS, "checkpoint", actors.in_time(client, wal.checkpoint()), unapplied=lambda _: "")
+        body = ".".join(map(str, said.value)) if said.value else ""
+    else:
+        said = await said_by(CALLS, "drop", actors.in_time(client, wal.drop(listed[0].number)), unapplied=lambda _: "")
+        body = str(listed[0].number) if said.told == "dropped" else ""
+    actors.end(client, said.told, body=body.encode(), keys=said.keys)
     return wal.closed is None
 
 
@@ -196,11 +214,20 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     said = {"opened": "read", "fenced": "failed"}  # a caller told "fenced" may conclude that no log has the record
     found = anomalies([of._replace(said=said.get(of.said, of.said)) for of in actors.history()], recoverable(actors.store))
     raise_anomalies(found + strange_gets(actors))
+    raise_anomalies(lost_objects(actors.store))
     shape = actors.shape
     young = actors.trace and shape.min_age_ms and too_young(
         events, WAL, shape.min_age_ms - shape.skew_ms - actors.store.profile.last_modified_ms + 1)
     if young:
         raise Failure("safety", "history:too young", young)
+
+
+def lost_objects(store: SimulatedStore) -> list[str]:
+    """Return the WAL objects that a listed checkpoint refers to, and that are not there."""
+    found = store.objects.get(MANIFEST)
+    listed = decode_manifest(found[0].body).checkpoints if found else ()
+    return [f"lost object: checkpoint {one.number} refers to WAL id {i}, which is gone"
+            for one in listed for i in range(one.replay_after + 1, one.last_id + 1) if WAL.key(i) not in store.objects]
 
 
 def strange_gets(actors: Actors) -> list[str]:
@@ -217,18 +244,25 @@ def strange_gets(actors: Actors) -> list[str]:
     return found
 
 
+def is_spared(manifest: WalManifest, i: int) -> bool:
+    return any(one.refers_to(i) for one in manifest.checkpoints)
+
+
 def moments_of(events: list[Event], shape: Shape) -> set[str]:
-    found, last = set(), {}
+    found, last = set(), WalManifest()
     for e in events:
         if e.kind == "applied" and e.awaited and e.client.startswith("Writer") and e.key.startswith(WAL.prefix):
             if e.op == "create" and e.status == 412 and e.body:
                 found.add("fence in the way")
             if e.op == "get" and e.status == 404:
                 found.add("WAL object gone in a replay")
-            if e.op == "create" and e.status == 200 and e.body and WAL.file_id(e.key) <= last.get("replay_after", 0):
+            if e.op == "create" and e.status == 200 and e.body and (WAL.file_id(e.key) or 0) <= last.replay_after:
                 found.add("append behind replay_after")
         if e.kind == "applied" and e.key == MANIFEST and e.op in ("create", "update") and e.status == 200:
-            last["replay_after"] = decode_manifest(e.body).replay_after
+            last = decode_manifest(e.body)
+        if e.kind == "applied" and e.op == "list" and e.client.startswith("Collector") and any(
+                i <= last.replay_after and is_spared(last, i) for i in filter(None, map(WAL.file_id, e.keys))):
+            found.add("WAL object spared")
     return found
 
 
@@ -249,9 +283,9 @@ SCENARIO = Scenario(
     scripts=scripts.SCRIPTS,
     trace_of=trace_of,
     final_check=final_check,
-    told=("opened", "not open", "committed", "fenced", "failed", "unknown", "flushed", "not flushed", "got", "deleted",
-          "not deleted"),
-    moments=("fence in the way", "WAL object gone in a replay", "append behind replay_after"),
+    told=("opened", "not open", "committed", "fenced", "failed", "unknown", "flushed", "not flushed", "checkpointed", "dropped",
+          "not checkpointed", "got", "deleted", "not deleted"),
+    moments=("fence in the way", "WAL object gone in a replay", "append behind replay_after", "WAL object spared"),
     moments_of=moments_of,
     cost={"1 writer, flush every 10": Shape(writers=1, appends=60, rounds=6, flush_every=10, pause_ms=1, audit=False),
           "1 writer, no flush": Shape(writers=1, appends=60, rounds=0, collectors=0, flush_every=0, pause_ms=1, audit=False)},

@@ -54,10 +54,11 @@ async def life(alone: Alone) -> None:
                         "get 2.sst", "get 3.sst"])
     same(await reader.poll(), False)
     same(alone.sent(), ["list manifest"])
-    await manifests.update(lambda _, m: m._replace(updates=("x",)))
+    for update in ("x", "y"):
+        await manifests.update(lambda _, m, update=update: m._replace(updates=(update,)))
     alone.sent()
     same([await reader.poll(), await reader.poll()], [False, False])
-    same(alone.sent(), ["list manifest", "get 3.manifest", "list manifest"])
+    same(alone.sent(), ["list manifest", "get 4.manifest", "list manifest"])
     scan = reader.scan()
     await compacted(manifests, alone, 3)
     same(await reader.poll(), True)
@@ -127,6 +128,36 @@ async def failures(alone: Alone) -> None:
     same("not deleted yet" in alone.warnings[-1], True)
 
 
+async def releases(alone: Alone) -> None:
+    """A checkpoint that cannot be deleted now keeps no other one."""
+    manifests = await begun(alone, 2, 0, 0)
+    reader = DbReader(manifests, "db", OPTIONS)
+    await reader.open()
+    scans = [reader.scan()]
+    await compacted(manifests, alone, 1)
+    await reader.poll()
+    scans.append(reader.scan())
+    await manifests.update(lambda _, m: m._replace(l0=(A, B)))
+    await reader.poll()
+    for scan in scans:
+        scan.end()
+    alone.fails("list", "manifest", Unavailable)
+    await reader.poll()
+    same([one.id for one in (await manifests.current()).value.checkpoints], ["id1", "id3"])
+    await reader.poll()
+    same([one.id for one in (await manifests.current()).value.checkpoints], ["id3"])
+
+
+async def beside(alone: Alone) -> None:
+    """A file at or below the boundary may be in nobody's history: a checkpoint that it does not list is not lost."""
+    manifests = await begun(alone, 1, 0, 0)
+    reader = DbReader(manifests, "db", OPTIONS)
+    await reader.open()
+    await alone.real.create(MANIFESTS.key(3), DATABASE.encode(Manifest(l0=(A,))))
+    await MetadataStore(alone.world, MANIFESTS, DATABASE).bounded.boundary.advance(3)
+    same((await reader.poll(), reader.lost), (False, set()))
+
+
 async def given(alone: Alone) -> None:
     """A reader of somebody's checkpoint takes none, and neither polls nor refreshes."""
     manifests = await begun(alone, 2, 1, 1)
@@ -179,4 +210,4 @@ async def forever(alone: Alone) -> None:
     same(alone.sent(), [])
 
 
-SCRIPTS: tuple[Script, ...] = (life, loss, failures, given, tables, forever)
+SCRIPTS: tuple[Script, ...] = (life, loss, failures, releases, beside, given, tables, forever)

@@ -3,6 +3,7 @@
 from highwater.dst.script import LOST, Alone, Script, same
 from highwater.impl.codecs.json.manifest import DATABASE
 from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.tables import Checkpoint, WriterCheckpoint
 from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.protocols.boundary_object import InvalidBoundary
@@ -16,7 +17,7 @@ from highwater.impl.protocols.destroy import (
     is_sealed,
     mark,
 )
-from highwater.impl.protocols.destroy_mark import HARD, MARK, SOFT, DatabaseDestroyed, Mark, mark_of
+from highwater.impl.protocols.destroy_mark import HARD, MARK, SOFT, DatabaseDestroyed, Mark, mark_of, pins_of
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
 
 MANIFESTS = Namespace("db", "manifest")
@@ -46,12 +47,18 @@ async def hard(alone: Alone) -> None:
     same((marked.value.writer_epoch, marked.value.compactor_epoch), (2, 5))
     for again in (HARD, SOFT):
         same(type(await mark(manifests, again)), Recognised)
-    await alone.raises(DatabaseDestroyed, create(manifests, "y"))
+    await alone.raises(DatabaseDestroyed, create(manifests, "y"), mark=Mark(HARD, alone.now, alone.now))
     files = [MANIFESTS.key(i) for i in (1, 2, 3, 4)]
     same((await is_sealed(manifests), await finish(manifests, "db")), (False, [key_of_sst("db", "a"), *files]))
     same((await left(alone), await is_sealed(manifests)), ([MANIFESTS.boundary_key], True))
     same((await alone.real.get(MANIFESTS.boundary_key)).body, b"%d" % SEALED)
     same(await finish(manifests, "db"), [])
+
+
+async def of_a_writer(alone: Alone) -> None:
+    """A writer's own checkpoint is nobody's pin."""
+    pin, own = Checkpoint("x", 1, 0, 0), Checkpoint("w", 1, 0, 0, WriterCheckpoint(1))
+    same(pins_of(Manifest(checkpoints=(own, pin))), (pin,))
 
 
 async def soft(alone: Alone) -> None:
@@ -90,4 +97,4 @@ async def resumed(alone: Alone) -> None:
     same(await finish(manifests, "db"), [key_of_sst("db", "late"), MANIFESTS.key(3)])
 
 
-SCRIPTS: tuple[Script, ...] = (hard, soft, resumed)
+SCRIPTS: tuple[Script, ...] = (hard, of_a_writer, soft, resumed)

@@ -235,6 +235,36 @@ async def collection(alone: Alone) -> None:
          ["list", "get", "create", "delete", "delete", "list", "get", "create", "delete"])
 
 
+async def pins(alone: Alone) -> None:
+    """Inputs are pinned in an update of their own, and again if a collector has dropped the pin."""
+    stores = stores_of(alone.world, "db", pins=True)
+    await initialise(stores)
+    await flush(stores, "a")
+    compactor, moments = Compactor(stores, pin_ms=10), []
+
+    async def merge(job: Job) -> None:
+        moments.append(alone.now)
+
+    async def ends() -> None:
+        """Let a collector drop the pin between its update and the next one."""
+        alone.now += 20
+        moments.append(await stores_of(alone.world, "db", pins=True).manifest.drop_ended())
+
+    await compactor.open()
+    alone.sent()
+    alone.fails("create", "5.manifest", ends)
+    same(await compactor.compact(merge), ("a",))
+    manifest = await stores.manifest.current()
+    pin, = manifest.value.checkpoints
+    same(manifest.value._replace(checkpoints=()), Manifest(compactor_epoch=1, compacted=("a",)))
+    same((pin.manifest_id, pin.name, pin.expiry_ms), (6, "compaction of a", alone.now + 10))
+    kept = await stores.manifest.read(pin.manifest_id)
+    same((kept.l0, kept.checkpoints), (("a",), (pin,)))
+    alone.now += 10
+    same(await collect(stores, 1000), ([], []))
+    same((await stores.manifest.current()).value.checkpoints, ())
+
+
 async def bytes_of_files(alone: Alone) -> None:
     codec = COMPACTED
     body = b'{"compacted":["c"],"compactor_epoch":3,"l0":["a","b"]}'
@@ -247,4 +277,4 @@ async def bytes_of_files(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     first_files, compact, continued, fenced_before_it_finishes, claims_of_nothing,
-    many, several_claims, open_in_doubt, files_of_no_history, collection, bytes_of_files)
+    many, several_claims, open_in_doubt, files_of_no_history, collection, pins, bytes_of_files)

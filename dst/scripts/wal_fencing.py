@@ -4,6 +4,7 @@ from highwater.dst.script import HANGS, LARGE, LOST, MANY, Alone, Script, check,
 from highwater.impl.codecs.json.wal import (
     InvalidWal,
     Record,
+    WalCheckpoint,
     WalManifest,
     decode_manifest,
     decode_record,
@@ -277,6 +278,39 @@ async def flushes_fences(alone: Alone) -> None:
     same(await collect(alone.world, "db"), [1, 2, 3])
 
 
+async def checkpoints(alone: Alone) -> None:
+    """A collector spares the objects of a checkpoint until it is dropped; an attempt without a reply is recognised."""
+    wal = await open(alone.world, "db")
+    first = await wal.append(b"a")
+    alone.sent()
+    same(await wal.checkpoint(), WalCheckpoint(0, 0, 2))
+    same(alone.sent(), [UPDATE])
+    same(await manifest(alone), WalManifest(1, 0, (), (WalCheckpoint(0, 0, 2),), 1))
+    await wal.flush()
+    alone.fails("update", MANIFEST, LOST)
+    await wal.append(b"b")
+    alone.sent()
+    same(await wal.checkpoint(), WalCheckpoint(1, 2, 3))
+    same(alone.sent(), [UPDATE, ASK])
+    await wal.flush()
+    same(await collect(alone.world, "db"), [])
+    later = await open(alone.world, "db")
+    alone.sent()
+    await later.drop(0)
+    same(alone.sent(), [UPDATE])
+    await later.drop(0)
+    same(alone.sent(), [])
+    same((await manifest(alone)).checkpoints, (WalCheckpoint(1, 2, 3),))
+    same(await collect(alone.world, "db"), [1, 2])
+    same(decode_record((await alone.real.get(LOG.key(3))).body), later.records[1])
+    same(later.records[0], first)
+    await alone.raises(FencedUnapplied, wal.checkpoint())
+    await alone.raises(FencedUnapplied, wal.drop(1))
+    alone.fails("update", MANIFEST, OutcomeUnknown, 5)
+    await alone.raises(OutcomeUnknown, later.checkpoint())
+    await alone.raises(Closed, later.drop(1))
+
+
 async def many(alone: Alone) -> None:
     records = [Record(f"{i}", 1, b"%d" % i) for i in range(1, MANY + 1)]
     for i, record in enumerate(records, 1):
@@ -311,13 +345,14 @@ async def contents(alone: Alone) -> None:
     same(decode_record(encode_record(record)), record)
     same(decode_record(b""), None)
     full = WalManifest(1, 2, (record,))
-    for manifest in (WalManifest(), full):
+    for manifest in (WalManifest(), full, full._replace(checkpoints=(WalCheckpoint(1, 2, 3),), checkpoints_taken=2)):
         same(decode_manifest(encode_manifest(manifest)), manifest)
     for body in (b"{", b"[]", b"1", b"{}", b'{"body":"/w==","epoch":3}', b'{"body":"/ w==","epoch":3,"id":"i"}',
                  b'{"body":1,"epoch":3,"id":"i"}'):
         fails_with(InvalidWal, lambda body=body: decode_record(body))
     for body in (b"", b"{", b"[]", b"1", b"{}", b'{"flushed":1,"replay_after":1,"writer_epoch":1}',
-                 b'{"flushed":[{}],"replay_after":1,"writer_epoch":1}'):
+                 b'{"flushed":[{}],"replay_after":1,"writer_epoch":1}',
+                 b'{"checkpoints":[{"number":1}],"checkpoints_taken":1,"flushed":[],"replay_after":1,"writer_epoch":1}'):
         fails_with(InvalidWal, lambda body=body: decode_manifest(body))
 
 
@@ -345,4 +380,4 @@ async def keys(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     opens, flushes, replays_in_parts, claims, fences, appends_in_doubt, slots_of_others, manifests_of_others, cancelled,
-    flushes_fences, collects, many, large_ids, contents, keys)
+    flushes_fences, collects, checkpoints, many, large_ids, contents, keys)

@@ -31,7 +31,7 @@ def it_is_pinned(database: Database, parents: Parents, now_ms: int) -> Iterator[
                 "danger", "clone stuck",
                 f"the clone is unfinished, and {one.path!r} has neither its source checkpoint {one.source_checkpoint_id} nor "
                 f"its final one {one.final_checkpoint_id or '(none is named)'}",
-                "no further try can finish it: delete it, and make a new clone")
+                "no further try can finish it: begin it again with `highwater admin clone --restart`, or destroy it")
         elif one.sst_ids and final is None:
             yield Finding(
                 "danger", "clone not pinned",
@@ -42,7 +42,7 @@ def it_is_pinned(database: Database, parents: Parents, now_ms: int) -> Iterator[
         yield Finding(
             "danger", "not initialized",
             "the latest manifest is that of an unfinished clone",
-            "a writer can open it, but its parent may delete SSTs that it reads; make the clone again")
+            "a writer can open it, but its parent may delete SSTs that it reads; give the command again that makes it")
 
 
 def each_pin_is_needed(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
@@ -58,4 +58,4 @@ def each_pin_is_needed(database: Database, parents: Parents, now_ms: int) -> Ite
                 "note", "pin not needed",
                 f"nothing here reads an SST of {one.path!r} any more, and checkpoint "
                 f"{one.final_checkpoint_id or one.source_checkpoint_id} there still keeps them",
-                "delete that checkpoint, and then the entry in external_dbs")
+                "`highwater admin detach` deletes that checkpoint, and then the entry in external_dbs")

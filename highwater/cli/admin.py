@@ -1,4 +1,5 @@
-"""highwater admin: inspect | history | check | gc | checkpoint | destroy, for SlateDB databases."""
+"""highwater admin: inspect | history | check | gc | checkpoint | clone | project | union | detach | destroy, for SlateDB
+databases."""
 
 import json
 from datetime import UTC, datetime
@@ -8,12 +9,16 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from highwater.cli import checkpoint, destroy
+from highwater.cli import checkpoint, derive, destroy
 from highwater.cli.console import complain, console, refuse
 from highwater.gate.exits import INTERRUPTED, SAFETY
 
 app = typer.Typer(no_args_is_help=True)
 app.add_typer(checkpoint.app, name="checkpoint")
+app.command("clone")(derive.clone_command)
+app.command("project")(derive.project_command)
+app.command("union")(derive.union_command)
+app.command("detach")(derive.detach_command)
 app.command("destroy")(destroy.destroy_command)
 
 Url = Annotated[str, typer.Argument(help="the database: file:///a/folder, a/folder, s3://bucket/prefix")]
@@ -23,7 +28,7 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON only")]
 
 @app.callback()
 def admin() -> None:
-    """Inspect and check SlateDB databases in a folder or in S3. Only gc, checkpoint and destroy write."""
+    """Inspect, check and change SlateDB databases in a folder or in S3. inspect, history and check write nothing."""
 
 
 @app.command("inspect")
@@ -121,30 +126,38 @@ async def loaded(world: Any, root: str) -> Any:
 
 
 def asked(url: str, ask: Any, read_only: bool = True, *more: Any, through: tuple[type[Exception], ...] = ()) -> Any:
-    """Return `await ask(world, root, *more)` for the database at `url`. Refuses an invalid URL and a store that fails.
+    """Return `await ask(world, root, *more)` for the database at `url`. Refuses and raises what `answered` does."""
+    from highwater.impl.stores.system import open_database
+
+    return answered(url, lambda: open_database(url, read_only), ask, read_only, *more, through=through)
+
+
+def answered(name: str, opened: Any, ask: Any, read_only: bool, *more: Any, through: tuple[type[Exception], ...] = ()) -> Any:
+    """Return `await ask(world, where, *more)` for the store and the place that `opened` returns. Refuses an invalid URL and a
+    store that fails.
 
     Errors of the classes `through` are raised. After Ctrl-C it exits with 130."""
     import asyncio
 
     from highwater.impl.errors import StoreError
-    from highwater.impl.stores.system import open_database, system_world
+    from highwater.impl.stores.system import system_world
 
     async def until_stopped(asking: Any) -> Any:
         try:
             return await asking
         except asyncio.CancelledError:  # Ctrl-C; the request in flight is still waited for
-            complain(f"{url}: stopped" + ("" if read_only else ": the last request may be applied, now or later: look at the "
-                                          "database before you ask again"))
+            complain(f"{name}: stopped" + ("" if read_only else ": the last request may be applied, now or later: look at the "
+                                           "database before you ask again"))
             raise
 
     try:
-        store, root = open_database(url, read_only)
-        return asyncio.run(until_stopped(ask(system_world(store), root, *more)))
+        store, where = opened()
+        return asyncio.run(until_stopped(ask(system_world(store), where, *more)))
     except through:
         raise
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except (ValueError, StoreError) as error:
-        refuse(f"{url}: {error}")
+        refuse(f"{name}: {error}")
     except OSError as error:  # of a local folder
-        refuse(f"{url}: {error.strerror}: {error.filename}")
+        refuse(f"{name}: {error.strerror}: {error.filename}")

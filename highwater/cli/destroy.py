@@ -1,7 +1,7 @@
 """highwater admin destroy, for SlateDB databases."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,15 +20,20 @@ def destroy_command(url: Url, soft: Annotated[bool, typer.Option("--soft", help=
     """Destroy a database for good. Give the command again to go on, or once the grace is over. A boundary of 2^63-1 stays."""
     from highwater.admin.checkpoints import moment
     from highwater.admin.destroy import REFUSALS, destroyed
-    from highwater.cli.admin import asked
+    from highwater.cli.admin import answered
+    from highwater.impl.stores.system import open_databases
 
     if soft == hard:
         refuse("give --soft or --hard, and not both")
     if hard and grace:
         refuse("--grace goes with --soft: a hard destroy waits for nothing")
-    kind = "soft" if soft else "hard"
+    kind, grace_ms = "soft" if soft else "hard", lifetime_ms(grace, "--grace") or 0
+
+    async def ask(world: Any, roots: list[str]) -> Any:
+        return await destroyed(world, roots[0], kind, grace_ms, dry_run)
+
     try:
-        done = asked(url, destroyed, dry_run, kind, lifetime_ms(grace, "--grace") or 0, dry_run, through=REFUSALS)
+        done = answered(url, lambda: open_databases([url], read_only=dry_run), ask, dry_run, through=REFUSALS)
     except REFUSALS as error:
         refuse(f"{url}: nothing is destroyed: {error}", SAFETY)
     if as_json:

@@ -26,8 +26,8 @@ app.add_typer(trace.app, name="trace", help="check: compare a recorded trace wit
 app.add_typer(client.app, name="client", help="test: try a program that commits through an object store, with faults at each "
                                               "of its requests")
 app.add_typer(store.app, name="store", help="probe: test a store for every guarantee that the protocols rely on")
-app.add_typer(admin.app, name="admin", help="inspect | history | check | gc | checkpoint | destroy: for a SlateDB database in "
-                                          "a folder or a bucket")
+app.add_typer(admin.app, name="admin", help="inspect | history | check | gc | checkpoint | clone | project | union | detach | "
+                                            "destroy: for SlateDB databases in a folder or a bucket")
 app.add_typer(db.app, name="db", help="get | scan | dump-sst | dump-wal: rows of a SlateDB database, read without SlateDB")
 app.add_typer(campaign.app, name="campaign", help="run | resume | status | report | triage | sql | views: many seeds, "
                                                            "on Spark or local processes")

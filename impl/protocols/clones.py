@@ -73,7 +73,11 @@ async def existing(manifests: MetadataStore) -> Recognised | None:
 
 async def begin(manifests: MetadataStore, parent: str, source: Source) -> Said:
     """Create the clone's first manifest; Recognised if another cloner was faster. Raises what `create` and `current` raise."""
-    value = cloned(manifests, parent, source)
+    return await first(manifests, cloned(manifests, parent, source))
+
+
+async def first(manifests: MetadataStore, value: Manifest) -> Said:
+    """Create the first manifest of a database; return the one that is there, as Recognised, if there is one."""
     try:
         await manifests.bounded.create(FIRST_ID, manifests.codec.encode(value))
     except ObjectVersionExists:
@@ -83,7 +87,9 @@ async def begin(manifests: MetadataStore, parent: str, source: Source) -> Said:
 
 
 async def restart(manifests: MetadataStore, parent: str, source: Source) -> Said:
-    """Begin the attempt again from another source; Recognised if the clone is initialized. Raises OtherParent, SourceBehind."""
+    """Begin the attempt again from another source; Recognised if the clone is initialized. Raises OtherParent, SourceBehind.
+
+    The epochs do not go back: a released writer may have opened the attempt before, and is fenced then."""
     value: list[Manifest] = []
 
     async def decide(latest: int, manifest: Manifest) -> Put | Verdict:
@@ -95,7 +101,9 @@ async def restart(manifests: MetadataStore, parent: str, source: Source) -> Said
         if source.value.wal_id_last_seen < manifest.wal_id_last_seen:
             return Verdict(SourceBehind(f"{source.id!r} has seen WAL object {source.value.wal_id_last_seen}, and the attempt "
                                         f"before {manifest.wal_id_last_seen}: take a later checkpoint"))
-        value[:] = [cloned(manifests, parent, source, manifest.external_dbs)]
+        new = cloned(manifests, parent, source, manifest.external_dbs)
+        value[:] = [new._replace(writer_epoch=max(new.writer_epoch, manifest.writer_epoch + 1),
+                                 compactor_epoch=max(new.compactor_epoch, manifest.compactor_epoch))]
         return Put(value[0])
 
     return checkpoints.done(await manifests.apply(decide, True))
@@ -186,8 +194,13 @@ async def clone(stores: StoreOf, path: str, parent: str, checkpoint: str | None 
         if of.sst_ids or at == 0:
             await pin(stores(of.path), of, source.parent if source and at == 0 else None)
     await copy_wal(here, parent, path, attempt.value)
+    return await completed(stores, path, attempt)
+
+
+async def completed(stores: StoreOf, path: str, attempt: Said) -> Said:
+    """Initialize the attempt. If another one has replaced it, release its finals, and raise AttemptReplaced."""
     try:
-        return await initialize(here, attempt)
+        return await initialize(stores(path), attempt)
     except AttemptReplaced:
         for of in attempt.value.external_dbs:
             await release(stores(of.path), of)  # the clone uses none of them any more

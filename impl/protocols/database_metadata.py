@@ -87,8 +87,10 @@ class SequencedManifest:
         """Create the next file: what is known, with the writer's fields of `manifest`, and an SST of its new records.
 
         Raises PreconditionFailed if another update won. Raises OutcomeUnknown also if the boundary refuses the file, because
-        another client may have built on it.
+        another client may have built on it. Raises ValueError for a checkpoint of the WAL: `checkpoint_all` takes one.
         """
+        if manifest.checkpoints:
+            raise ValueError("a manifest of a database lists no checkpoints of the WAL: take them with checkpoint_all")
         base: Committed = known.version
         new = manifest.flushed[len(known.manifest.flushed):]
         value = base.value._replace(writer_epoch=manifest.writer_epoch, replay_after_wal_id=manifest.replay_after,

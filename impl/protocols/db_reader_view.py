@@ -68,11 +68,8 @@ async def last_wal_id(store: ObjectStore, wal: Namespace, after: int) -> int:
     """
     last = after
     for entry in await list_all(store, wal.prefix, wal.key(after)):
-        i = wal.file_id(entry.key)
-        if i == last + 1:
+        if wal.file_id(entry.key) == last + 1:
             last += 1
-        elif i is not None:
-            break
     return last
 
 
@@ -92,7 +89,7 @@ async def replayed(store: ObjectStore, wal: Namespace, before: View | None, chec
         except NotFound:
             raise NotReadable(checkpoint, key) from None
         tables = added(tables, (row for row in decode_rows(found.body) if row.seq > upto), most_bytes)
-    return View(checkpoint, manifest, tables, max(first - 1, last))
+    return View(checkpoint, manifest, tables, last)
 
 
 async def rows_in(store: ObjectStore, root: str, view: View) -> list[Row]:

@@ -14,6 +14,10 @@ request writes to both. A compactor may disappear between any two requests, so w
   lost reply, and a claim that another compactor has applied are one case.
 - What it concludes from a file, it believes only if the file is in the history: that it is fenced, too, and that its input is
   missing.
+- With `pin_ms` it takes a checkpoint before it drops inputs from L0, in an update of its own: a pin of the manifest that this
+  update puts. Released compactors of SlateDB do the same, for 900 s. So a client that has read a manifest without a checkpoint
+  has that time to finish. A collector may drop a pin that has ended before the inputs are dropped: then the compactor takes
+  another one.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,12 +29,17 @@ from highwater.impl.codecs.json.manifest import COMPACTED
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Indefinite
 from highwater.impl.layout import Namespace
+from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies, Recognised
 from highwater.impl.world import World
 
 
 class InputMissing(Indefinite):
     """A claim names an SST that is neither in L0 nor compacted. It must not be merged; this code never makes such a claim."""
+
+
+class Unpinned(Indefinite):
+    """The pin of a compaction has ended and was dropped. A compactor takes another one, and raises this to nobody."""
 
 
 class Stores(NamedTuple):
@@ -40,10 +49,12 @@ class Stores(NamedTuple):
     compactions: MetadataStore
 
 
-def stores_of(world: World, root: str) -> Stores:
-    policies = Policies(epoch="compactor_epoch", spare_checkpoints=False)
-    return Stores(*(MetadataStore(world, Namespace(root, name), codec, policies)
-                    for name, codec in (("manifest", COMPACTED), ("compactions", compactions_json))))
+def stores_of(world: World, root: str, pins: bool = False) -> Stores:
+    """Return the clients of both sequences. `pins`: a collection spares what checkpoints refer to, as `pin_ms` needs it.
+    """
+    return Stores(*(MetadataStore(world, Namespace(root, name), codec,
+                                  Policies(epoch="compactor_epoch", spare_checkpoints=spare))
+                    for name, codec, spare in (("manifest", COMPACTED, pins), ("compactions", compactions_json, False))))
 
 
 async def initialise(stores: Stores) -> None:
@@ -59,8 +70,26 @@ async def flush(stores: Stores, sst: str) -> Committed | Recognised:
 
 
 async def collect(stores: Stores, min_age_ms: int) -> tuple[list[int], list[int]]:
-    """Run one round of garbage collection in both sequences; return the deleted ids of each."""
+    """Run one round of garbage collection in both sequences; return the deleted ids of each.
+
+    If manifests of checkpoints are spared, the checkpoints that have ended are dropped first.
+    """
+    if stores.manifest.policies.spare_checkpoints:
+        await stores.manifest.drop_ended()
     return await stores.manifest.collect(min_age_ms), await stores.compactions.collect(min_age_ms)
+
+
+def name_of_pin(job: Job) -> str:
+    """Return the name of the checkpoint that pins the inputs of a compaction."""
+    return f"compaction of {' '.join(job)}"
+
+
+def is_pinned(manifest: Manifest, job: Job) -> bool:
+    return any(one.name == name_of_pin(job) for one in manifest.checkpoints)
+
+
+def is_applied(manifest: Manifest, job: Job) -> bool:
+    return all(sst in manifest.compacted for sst in job)
 
 
 class Compactor:
@@ -69,13 +98,16 @@ class Compactor:
     After FencedInDoubt it is of no more use. After any other error it may be called again, and continues where it was.
     """
 
-    def __init__(self, stores: Stores, attempts: int = 100):
+    def __init__(self, stores: Stores, attempts: int = 100, pin_ms: int = 0):
         """Make a compactor that is not open yet. `attempts` limits an open that is refused, or gets no reply, again and again.
+
+        `pin_ms` is the lifetime of the checkpoint that it takes before it drops inputs (released SlateDB: 900,000); 0: none.
         """
-        self.stores, self.attempts = stores, attempts
+        self.stores, self.attempts, self.pin_ms = stores, attempts, pin_ms
         self.epoch = 0  # 0: not open. The others are known once it is open
         self.job: Job  # in progress; () if there is none
         self.claimed: bool  # the claim is known to be in the compactions
+        self.pinned = not pin_ms  # its pin was seen in the manifest, or it takes none
         self.applied: bool  # the result is known to be in the manifest
 
     async def open(self) -> int:
@@ -84,7 +116,7 @@ class Compactor:
         opened = await self.stores.compactions.update_recognised(
             lambda c: c.compactor_epoch == epoch, lambda _, c: c._replace(compactor_epoch=epoch), epoch=epoch)
         self.epoch, self.job = epoch, min(opened.value.jobs, default=())
-        self.claimed, self.applied = bool(self.job), False
+        self.claimed, self.pinned, self.applied = bool(self.job), not self.pin_ms, False
         return epoch
 
     async def _bump(self) -> int:
@@ -117,7 +149,7 @@ class Compactor:
         manifest = (await self.stores.manifest.current()).value
         if self.stores.manifest.is_fenced(manifest, self.epoch):
             raise self.stores.manifest.fenced_by(manifest, self.epoch)
-        self.claimed = self.applied = False
+        self.claimed, self.pinned, self.applied = False, not self.pin_ms, False
         return manifest.l0
 
     async def _claim(self, job: Job) -> None:
@@ -127,12 +159,37 @@ class Compactor:
 
     async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
         await merge(job)
+        while not self.applied:
+            if not self.pinned:
+                await self._pin(job)
+            try:
+                await self._drop_inputs(job)
+            except Unpinned:
+                self.pinned = False
+                self.stores.manifest.world.metrics.count("compactor_pins_again")
 
-        def applied(m: Manifest) -> bool | InputMissing:
-            if all(sst in m.compacted for sst in job):
+    async def _pin(self, job: Job) -> None:
+        """Put a manifest with a checkpoint of itself, in which the inputs are in L0, unless it has one, or the result."""
+        manifests = self.stores.manifest
+        checkpoint = checkpoints.new_id(manifests)
+
+        def change(file_id: int, m: Manifest) -> Manifest:
+            now_ms = manifests.world.clock.now_ms()
+            return m.with_checkpoint(manifests.codec.checkpoint.taken(
+                checkpoint, file_id, now_ms + self.pin_ms, now_ms, name_of_pin(job)))
+
+        await manifests.update_recognised(lambda m: is_pinned(m, job) or is_applied(m, job), change, epoch=self.epoch)
+        self.pinned = True
+
+    async def _drop_inputs(self, job: Job) -> None:
+        """Put a manifest with the result in place of the inputs. Raises Unpinned if it was to be pinned, and is not."""
+        def applied(m: Manifest) -> bool | InputMissing | Unpinned:
+            if is_applied(m, job):
                 return True
             missing = [sst for sst in job if sst not in m.l0]
-            return bool(missing) and InputMissing(f"claimed is {list(job)}, but {missing} is not in L0")
+            if missing:
+                return InputMissing(f"claimed is {list(job)}, but {missing} is not in L0")
+            return bool(self.pin_ms) and not is_pinned(m, job) and Unpinned(f"{list(job)} is not pinned")
 
         def change(_: int, m: Manifest) -> Manifest:
             return m._replace(l0=tuple(sst for sst in m.l0 if sst not in job), compacted=(*m.compacted, *job))

@@ -11,6 +11,11 @@ its actions are the requests here. An append is two requests: it creates the obj
 changed, because the slot may have been collected together with the fence in it. A refused append leaves an object behind
 replay_after. No writer that goes on to serve replays it.
 
+A checkpoint keeps the objects of the records that are acknowledged and not flushed, so that a reader of the log as it is now
+can read them after later flushes. SlateDB's RFC on checkpoints: a collector spares «the set of all WAL SSTs between
+n.wal_id_last_compacted and n.wal_id_last_seen» for each manifest n that a checkpoint refers to. Here the manifest lists both
+ids of each checkpoint, until a writer drops it.
+
 The caller of each method is told one of three things. The method returns: it is done. A Definite error (FencedUnapplied): it
 has not been done and never will be. An Indefinite error: this writer is closed; open another one, whose records tell.
 """
@@ -21,6 +26,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from highwater.impl.codecs.json.wal import (
     FENCE,
     Record,
+    WalCheckpoint,
     WalManifest,
     decode_manifest,
     decode_record,
@@ -244,19 +250,47 @@ class Wal:
         Raises FencedUnapplied, Closed, OutcomeUnknown. Acknowledged records are durable before and after, whatever the outcome.
         """
         self.ensure_open()
-        await self._closing(self._flush())
+        await self._closing(self._change(
+            lambda m: m._replace(replay_after=self.last_id, flushed=tuple(self.records))))
 
-    async def _flush(self) -> None:
-        """Put the manifest, again while others change it. `attempts` limits the tries after which it has not changed."""
+    async def checkpoint(self) -> WalCheckpoint:
+        """Take a checkpoint of the log up to the last acknowledged record; a collector spares its objects until it is dropped.
+
+        Raises FencedUnapplied, Closed; raises OutcomeUnknown: it may be listed in the manifest that the next writer finds.
+        """
+        self.ensure_open()
+        number = self.known.manifest.checkpoints_taken
+
+        def change(m: WalManifest) -> WalManifest:
+            if m.checkpoints_taken > number:  # an attempt without a reply was applied: only this writer takes any
+                return m
+            mine = WalCheckpoint(number, m.replay_after, self.last_id)
+            return m._replace(checkpoints=(*m.checkpoints, mine), checkpoints_taken=number + 1)
+
+        await self._closing(self._change(change))
+        return next(one for one in self.known.manifest.checkpoints if one.number == number)
+
+    async def drop(self, number: int) -> None:
+        """Drop a checkpoint of this or an earlier writer; one that is not listed is dropped already.
+
+        Raises FencedUnapplied, Closed, OutcomeUnknown.
+        """
+        self.ensure_open()
+        await self._closing(self._change(
+            lambda m: m._replace(checkpoints=tuple(one for one in m.checkpoints if one.number != number))))
+
+    async def _change(self, change: Callable[[WalManifest], WalManifest]) -> None:
+        """Put the changed manifest, again while others change it. `attempts` limits the tries after which it has not changed.
+        """
         unknown: OutcomeUnknown | None = None
         left = self.attempts
         while left:
-            flushed = self.known.manifest._replace(replay_after=self.last_id, flushed=tuple(self.records))
-            if flushed == self.known.manifest:
+            changed = change(self.known.manifest)
+            if changed == self.known.manifest:
                 return
             known = self.known
             try:
-                self.known = await self.object.put(known, flushed)
+                self.known = await self.object.put(known, changed)
                 return
             except PreconditionFailed:
                 pass  # a later writer, its own flush whose reply was lost, or another role whose manifest it is, too
@@ -274,14 +308,14 @@ class Wal:
         raise unknown or OutcomeUnknown(f"{self.object.key!r} could not be put, {self.attempts} times over")
 
     async def _reread(self, unknown: OutcomeUnknown | None) -> None:
-        """Read the manifest again. Raises FencedUnapplied; raises OutcomeUnknown if the flush may have been applied before."""
+        """Read the manifest again. Raises FencedUnapplied; raises OutcomeUnknown if the put may have been applied before."""
         try:
             await self._refresh()
         except StoreError as error:
             self.closed = self.closed or Closed
             if isinstance(error, FencedUnapplied) and unknown is None:
                 raise
-            raise OutcomeUnknown(f"the flush met a conflict, or no reply, and then: {error}") from error
+            raise OutcomeUnknown(f"the put met a conflict, or no reply, and then: {error}") from error
 
     # --- shared by all of them
 
@@ -344,17 +378,18 @@ async def collect(world: World, root: str, min_age_ms: int = 0,
                   current: Callable[[], Awaitable[Known]] | None = None) -> list[int]:
     """Run one round of garbage collection; return the deleted ids.
 
-    It deletes the objects behind replay_after, fences included, that are older than `min_age_ms` (0: of any age). replay_after
-    is read before the listing, by `current` if it is given. It is durable and never decreases, so the objects behind it stay
-    behind it.
+    It deletes the objects behind replay_after, fences included, that are older than `min_age_ms` (0: of any age) and that no
+    listed checkpoint refers to. The manifest is read before the listing, by `current` if it is given. replay_after is durable
+    and never decreases, so the objects behind it stay behind it. A checkpoint that is taken later refers to none of them.
     """
     namespace, now_ms = Namespace(root, "wal"), world.clock.now_ms()
-    boundary = (await (current or ManifestObject(world, root).read)()).manifest.replay_after
-    if not boundary:
+    known = (await (current or ManifestObject(world, root).read)()).manifest
+    if not known.replay_after:
         return []
     listed = [(namespace.file_id(entry.key), entry.last_modified_ms) for entry in await list_all(world.store, namespace.prefix)]
     old = [i for i, modified_ms in listed if not min_age_ms or now_ms - modified_ms > min_age_ms]
-    return [i for i in old if i is not None and i <= boundary and await _delete(world, namespace, i)]
+    return [i for i in old if i is not None and i <= known.replay_after
+            and not any(one.refers_to(i) for one in known.checkpoints) and await _delete(world, namespace, i)]
 
 
 async def _delete(world: World, namespace: Namespace, i: int) -> bool:

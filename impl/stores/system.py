@@ -7,13 +7,14 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Awaitable, Coroutine, Generator, Sequence
 from typing import Any, Generic
 from urllib.parse import unquote
 
 from ulid import ULID
 
 from highwater.impl.errors import TaskCancelled, TimedOut
+from highwater.impl.stores.databases import LocalDatabases
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.memory import MemoryStore, wall_clock_ms
 from highwater.impl.stores.read_only import ReadOnly
@@ -51,17 +52,76 @@ def open_database(url: str, read_only: bool = True) -> tuple[ObjectStore, str]:
     The store is the whole bucket or file system, because clones name their parents by path. A folder that is opened for writing
     is a store of its own.
     """
+    bucket, root = place_of(url)
+    if bucket:
+        store = open_store(f"s3://{bucket}")
+        return (ReadOnly(store) if read_only else store), root
+    check_folder(root)
+    return (LocalStore("/", read_only=True), root) if read_only else (LocalStore(f"/{root}"), "")
+
+
+def open_databases(urls: Sequence[str], new: Sequence[str] = (), read_only: bool = True) -> tuple[ObjectStore, list[str]]:
+    """Return the store of several databases, and their roots in it. `new`: URLs of databases that are to be made of the others.
+
+    Raises ValueError for a bad URL, if not all of them are in one bucket or all in folders, and if a new one is in another one:
+    a clone names its parents by paths, and must not be deleted with one of them.
+    """
+    places = [place_of(url) for url in (*urls, *new)]
+    bucket, roots = places[0][0], [root for _, root in places]
+    for url, (other, _) in zip((*urls, *new), places):
+        if other != bucket:
+            raise ValueError(f"{url!r} is in another store than {urls[0]!r}: a clone names its parents by their paths in its "
+                             "own bucket or file system, so give a URL there")
+    real = roots if bucket else [os.path.realpath(f"/{root}").strip("/") for root in roots]
+    for one in real[len(urls):]:
+        check_beside(one, real[:len(urls)])
+    if bucket:
+        store = open_store(f"s3://{bucket}")
+        return (ReadOnly(store) if read_only else store), roots
+    for root in roots[:len(urls)]:
+        check_folder(root)
+    for root in roots[len(urls):]:
+        check_can_be_made(f"/{root}")
+    return (LocalStore("/", read_only=True) if read_only else LocalDatabases()), roots
+
+
+def check_beside(new: str, others: list[str]) -> None:
+    """Check that a new database is not in the folder of another one, or around it. Raises ValueError."""
+    for other in others:
+        if new == other:
+            raise ValueError(f"{new!r} is both a source and the new database: give another place for the new one")
+        if f"{new}/".startswith(other and f"{other}/") or f"{other}/".startswith(new and f"{new}/"):
+            raise ValueError(f"one of {new!r} and {other!r} is in the folder of the other, and would be deleted with it: give "
+                             "a place beside it")
+
+
+def place_of(url: str) -> tuple[str, str]:
+    """Return the bucket of a database, and its root there; for a folder "" and its path from the root of the file system.
+
+    Raises ValueError for a bad URL."""
     scheme, separator, place = url.partition("://")
     if scheme == "s3" and place.strip("/") and not place.startswith("/"):
         bucket, _, root = place.partition("/")
-        store = open_store(f"s3://{bucket}")
-        return (ReadOnly(store) if read_only else store), root.strip("/")
+        return bucket, root.strip("/")
     if not url or (separator and (scheme != "file" or not place.startswith("/"))):
         raise ValueError(f"bad database URL {url!r}: accepted are file:///a/folder, a/folder, s3://bucket/prefix")
-    folder = os.path.abspath(unquote(place) if separator else url)
-    if not os.path.isdir(folder):
-        raise ValueError(f"there is no folder {folder!r}: correct the path")
-    return (LocalStore("/", read_only=True), folder.strip("/")) if read_only else (LocalStore(folder), "")
+    return "", os.path.abspath(unquote(place) if separator else url).strip("/")
+
+
+def check_can_be_made(folder: str) -> None:
+    """Check that a folder can be made, or written in, as far as its permissions tell. Raises ValueError."""
+    above = folder
+    while not os.path.lexists(above):
+        above = os.path.dirname(above)
+    if not os.path.isdir(above):
+        raise ValueError(f"{above!r} is no folder, so no database can be made at {folder!r}: correct the path")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise ValueError(f"{above!r} may not be written: correct the path, or the folder's permissions")
+
+
+def check_folder(root: str) -> None:
+    if not os.path.isdir(f"/{root}"):
+        raise ValueError(f"there is no folder {'/' + root!r}: correct the path")
 
 
 def system_world(store: ObjectStore) -> World:

@@ -473,7 +473,7 @@ SAFEGUARDS_OFF = (*({name: False} for name in m.Constants._fields if name in SAF
 SYSTEMS = {"": {}}  # that are proved
 # Instances for the tie that together take every action.
 INSTANCES = ({"TAKES": 2}, {"TRIES": 2}, {"APPENDS": 1, "DETACHERS": 0, "COLLECTORS": 0},
-             {"PARENTS": "01", "TAKES": 2, "TRIES": 2, "SSTS": 0},
+             {"PARENTS": "01", "TAKES": 2, "TRIES": 2, "SSTS": 0, "DETACHERS": 0, "COLLECTORS": 0},
              {"CLONERS": 2, "SSTS": 0})
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
 WALKED = {"PARENTS": "01", "CLONERS": 2, "TAKES": 2, "TRIES": 2, "SSTS": 2, "APPENDS": 2}

@@ -34,6 +34,12 @@ A request in flight, which may be applied at any time
   PendingManifestIsFirst, as of flushed, and PendingFlushIsBehind: not ahead of what the current writer has replayed.
 A collector
 - KnownIsDurable: the replay_after that it knows is at most the manifest's.
+Checkpoints
+- CheckpointIsWhole: each object that a listed one refers to is there, and is what was first written. It was so when the
+  checkpoint was taken, because its ids were ahead of `after`. CheckpointKnowsIds: these ids are at most high.
+- CheckpointIsKnown: a collector knows each listed one, or its ids are ahead of the replay_after that the collector knows.
+- PendingCheckpointIsAhead: a request lists no checkpoint but those of the manifest that it replaces, and one whose ids are
+  ahead of that manifest's replay_after.
 
 The same clauses hold where a writer lists before it claims; where it puts no fence; where fences are not collected; and where a
 replay passes over what is missing. RESOLVE_ONCE off is in the relation, but nothing is proved of it: ReplayIsContiguous fails.
@@ -61,15 +67,20 @@ Writer, Collector = NewType("Writer", View), NewType("Collector", View)
 
 ROLES = {"Writer": Writer, "Collector": Collector}
 
+CHECKPOINTS = {  # of a manifest: which are listed, the replay_after and the last id of each, and how many were taken
+    "checkpoints": (Count, bool), "starts": (Count, Id), "ends": (Count, Id), "taken": (Count,),
+}
 FIELDS = {
     "": {
         "epoch": (Epoch,), "after": (Id,), "flushed": (Record, bool),  # the manifest
+        **CHECKPOINTS,
         "high": (Id,), "present": (Id, bool), "holds": (Id, Record, bool),  # an object that holds nothing is a fence
         "kind": (Request, Literal["None", "Create", "Manifest"]),
         "id": (Request, Id),  # of a Create; of a Manifest, replay_after
         "with_holds": (Request, Record, bool),  # what is to be created, or flushed
         "to_epoch": (Request, Epoch), "over_epoch": (Request, Epoch), "over_after": (Request, Id),
         "over_flushed": (Request, Record, bool),  # the manifest that it is to replace
+        **{copy + name: (Request, *sorts) for copy in ("with_", "over_") for name, sorts in CHECKPOINTS.items()},
         "sent": (Count,), "lost": (Count,), "crashes": (Count,),
         "claimed": (Writer, Epoch, bool), "top": (Epoch,), "late": (bool,), "acked": (Record, bool), "refused": (Record, bool),
         "was": (Id, bool), "first": (Id, Record, bool),  # what was first written under each id
@@ -79,26 +90,32 @@ FIELDS = {
                        "Created", "Doubt", "Refused", "Reread", "Fenced", "Dead"],),
         "epoch": (Epoch,), "knows": (bool,),  # a manifest, base_..
         "base_epoch": (Epoch,), "base_after": (Id,), "base_flushed": (Record, bool),
+        **{"base_" + name: sorts for name, sorts in CHECKPOINTS.items()},
         "n": (Id,), "fence": (Id,), "end": (Id,), "has": (Record, bool), "k": (Count,), "f": (Count,), "since": (Id,),
         "got": (Id, bool), "got_holds": (Id, Record, bool),
     },
-    "Collector": {"n": (Id,)},
+    "Collector": {"n": (Id,), "spared_checkpoints": (Count, bool), "spared_starts": (Count, Id), "spared_ends": (Count, Id)},
 }
 RIGID = {"author": (Record, Writer), "number": (Record, Count)}
 
 
-UNKNOWING = {"knows": False, "base_epoch": 0, "base_after": 0, "base_flushed": nothing}
+NO_CHECKPOINTS = {"checkpoints": nothing, "starts": zero, "ends": zero, "taken": 0}
+UNKNOWING = {"knows": False, "base_epoch": 0, "base_after": 0, "base_flushed": nothing,
+             **{"base_" + name: value for name, value in NO_CHECKPOINTS.items()}}
 WRITER = {"pc": "Closed", "epoch": 0, **UNKNOWING, "n": 0, "fence": 0, "end": 0, "has": nothing, "k": 0, "f": 0, "since": 0,
           "got": nothing, "got_holds": nothing}
 
 
 def initial(c: m.Constants) -> dict[str, dict]:
     shared = {
-        "epoch": 0, "after": 0, "flushed": nothing, "high": 0, "present": nothing, "holds": nothing,
+        "epoch": 0, "after": 0, "flushed": nothing, **NO_CHECKPOINTS, "high": 0, "present": nothing, "holds": nothing,
         "kind": lambda r: "None", "id": zero, "with_holds": nothing, "to_epoch": zero, "over_epoch": zero, "over_after": zero,
-        "over_flushed": nothing, "sent": 0, "lost": 0, "crashes": 0, "claimed": nothing, "top": 0, "late": False,
+        "over_flushed": nothing, **{copy + name: nothing if name == "checkpoints" else zero
+                                    for copy in ("with_", "over_") for name in CHECKPOINTS},
+        "sent": 0, "lost": 0, "crashes": 0, "claimed": nothing, "top": 0, "late": False,
         "acked": nothing, "refused": nothing, "was": nothing, "first": nothing}
-    return {"": shared, "Writer": WRITER, "Collector": {"n": 0}}
+    spared = {"spared_checkpoints": nothing, "spared_starts": zero, "spared_ends": zero}
+    return {"": shared, "Writer": WRITER, "Collector": {"n": 0, **spared}}
 
 
 # --- the transition relation, action by action as in model/protocols/wal_fencing.py
@@ -120,14 +137,26 @@ def is_fence(s, i):
     return And(s.present(i), Not(s.some(Record, lambda u: s.holds(i, u))))
 
 
-def unlike(c, s, epoch, after, flushed):
-    """Say that a put of the manifest, conditional on this one, is refused."""
-    same = And(s.epoch == epoch, s.after == after, s.every(Record, lambda u: s.flushed(u) == flushed(u)))
+def listed(s, of, q=()):
+    """Return the checkpoint fields of the manifest whose fields begin with `of`; `q`: those of this request."""
+    def one(name):
+        field = getattr(s, of + name)
+        if len(CHECKPOINTS[name]) == 1:
+            return field(*q) if q else field
+        return (lambda k: field(*q, k)) if q else field
+    return {name: one(name) for name in CHECKPOINTS}
+
+
+def unlike(c, s, epoch, after, flushed, marks):
+    """Say that a put of the manifest, conditional on this one, is refused. `marks`: the checkpoint fields of this one."""
+    same = And(s.epoch == epoch, s.after == after, s.every(Record, lambda u: s.flushed(u) == flushed(u)),
+               s.taken == marks["taken"], s.every(Count, lambda k: And(*(
+                   getattr(s, name)(k) == marks[name](k) for name in ("checkpoints", "starts", "ends")))))
     return And(c.MANIFEST_CAS, Not(same))
 
 
 def changed(c, s, w):
-    return unlike(c, s, w.base_epoch, w.base_after, w.base_flushed)
+    return unlike(c, s, w.base_epoch, w.base_after, w.base_flushed, listed(w, "base_"))
 
 
 Ways = Iterable[tuple[Any, Any, Any]]  # guard, shared', local'
@@ -149,7 +178,13 @@ def read_manifest(c, s, w):
 
 
 def rebased(s, w):
-    return w.but(knows=True, base_epoch=s.epoch, base_after=s.after, base_flushed=s.flushed)
+    return w.but(knows=True, base_epoch=s.epoch, base_after=s.after, base_flushed=s.flushed,
+                 **{"base_" + name: value for name, value in listed(s, "").items()})
+
+
+def with_base(s, w, **fields):
+    """Return the shared state in which the manifest is the writer's base, but for these fields."""
+    return s.but(**{"epoch": w.base_epoch, "after": w.base_after, "flushed": w.base_flushed, **listed(w, "base_"), **fields})
 
 
 def ahead(c, n, after):
@@ -158,8 +193,7 @@ def ahead(c, n, after):
 
 def claim(c, s, w):
     guard, epoch = And(at(w.pc, "Ready"), Not(changed(c, s, w))), w.base_epoch + 1
-    s2 = s.but(epoch=epoch, after=w.base_after, flushed=w.base_flushed,
-               claimed=lambda v, e: Or(s.claimed(v, e), And(v == w.me, e == epoch)))
+    s2 = with_base(s, w, epoch=epoch, claimed=lambda v, e: Or(s.claimed(v, e), And(v == w.me, e == epoch)))
     after = w.but(epoch=epoch, base_epoch=epoch, since=w.base_after)
     if c.ORDER == "fence":
         yield from steps(ready(c, guard, s2, after))
@@ -349,7 +383,7 @@ def flushing(c, s, w):
 def flush_next(c, s, w):
     may, upto, flushed = flushing(c, s, w)
     yield (And(may, Not(changed(c, s, w))), (),
-           s.but(epoch=w.base_epoch, after=upto, flushed=flushed, late=Or(s.late, w.epoch < s.top)),
+           with_base(s, w, after=upto, flushed=flushed, late=Or(s.late, w.epoch < s.top)),
            w.but(base_after=upto, base_flushed=flushed, f=one_more(w.f, c.FLUSHES)))
 
 
@@ -367,6 +401,33 @@ def reread_fenced(c, s, w):
     yield And(at(w.pc, "Reread"), s.epoch != w.epoch, c.EPOCH_CHECK), (), s, stopped(w)
 
 
+# It takes a checkpoint, or drops one.
+
+def remarks(c, w, i):
+    """Yield (guard, the checkpoint fields that it puts) for each of the two things that it may do about `i`."""
+    if c.CHECKPOINTS == 0:
+        return
+    takes, old = And(i == w.base_taken, room(i, c.CHECKPOINTS)), listed(w, "base_")
+    yield And(at(w.pc, "Open"), takes), {
+        "checkpoints": lambda k: Or(k == i, old["checkpoints"](k)),
+        "starts": lambda k: If(k == i, w.base_after, old["starts"](k)),
+        "ends": lambda k: If(k == i, w.n, old["ends"](k)), "taken": i + 1}
+    yield And(at(w.pc, "Open"), Not(takes), old["checkpoints"](i)), {
+        "checkpoints": lambda k: And(k != i, old["checkpoints"](k)), "starts": lambda k: If(k == i, 0, old["starts"](k)),
+        "ends": lambda k: If(k == i, 0, old["ends"](k)), "taken": w.base_taken}
+
+
+def checkpoint_next(c, s, w, i: Count):
+    for guard, marks in remarks(c, w, i):
+        yield (And(guard, Not(changed(c, s, w))), (i,), with_base(s, w, **marks),
+               w.but(**{"base_" + name: value for name, value in marks.items()}))
+
+
+def checkpoint_conflict(c, s, w, i: Count):
+    for guard, _ in remarks(c, w, i):
+        yield And(guard, changed(c, s, w)), (i,), s, w.but(pc="Reread")
+
+
 # Faults.
 
 def in_doubt(c, w):
@@ -377,7 +438,7 @@ def sent(c, s, r, kind, **fields):
     """Return the guard that `r` is unused, and the shared state with `r` in flight."""
     def with_r(field, value):
         if callable(value):
-            return lambda q, u: If(q == r, value(u), getattr(s, field)(q, u))
+            return lambda q, *of: If(q == r, value(*of), getattr(s, field)(q, *of))
         return lambda q: If(q == r, value, getattr(s, field)(q))
     return And(at(s.kind(r), "None"), room(s.sent, c.MAX_PENDING)), s.but(sent=one_more(s.sent, c.MAX_PENDING), **{
         field: with_r(field, value) for field, value in {"kind": kind, **fields}.items()})
@@ -411,23 +472,46 @@ def lose_fence(c, s, w):
 
 def putting(c, s, w):
     """Yield (guard, the manifest that it puts now, its local state if the outcome stays unknown)."""
-    yield at(w.pc, "Ready"), (w.base_epoch + 1, w.base_after, w.base_flushed), w.but(pc=before_claim(c), **UNKNOWING)
+    yield at(w.pc, "Ready"), {"epoch": w.base_epoch + 1}, w.but(pc=before_claim(c), **UNKNOWING)
     may, upto, flushed = flushing(c, s, w)
-    yield may, (w.base_epoch, upto, flushed), w.but(pc="Reread", f=one_more(w.f, c.FLUSHES))
+    yield may, {"after": upto, "flushed": flushed}, w.but(pc="Reread", f=one_more(w.f, c.FLUSHES))
+
+
+def sends(c, s, w, r, guard, fields, w2, choices=()):
+    """Return the step that puts into flight the base with these fields."""
+    new = with_base(s, w, **fields)
+    marks = {copy + name: value for copy, fields in (("with_", listed(new, "")), ("over_", listed(w, "base_")))
+             for name, value in fields.items()}
+    unused, s2 = sent(c, s, r, "Manifest", id=new.after, with_holds=new.flushed, to_epoch=new.epoch, over_epoch=w.base_epoch,
+                      over_after=w.base_after, over_flushed=w.base_flushed, **marks)
+    return And(guard, unused), choices, s2, w2
+
+
+def loses(c, s, w, may, fields, w2, choices=()):
+    """Yield the steps that put the base with these fields, and whose outcome the writer does not learn."""
+    guard, no = And(may, room(s.lost, c.MAX_LOST)), changed(c, s, w)
+    yield And(guard, no), choices, lost(c, s), w2
+    yield And(guard, Not(no)), choices, lost(c, with_base(s, w, **fields)), w2
 
 
 def send_manifest(c, s, w, r: Request):
-    for guard, (epoch, after, flushed), w2 in putting(c, s, w):
-        unused, s2 = sent(c, s, r, "Manifest", id=after, with_holds=flushed, to_epoch=epoch, over_epoch=w.base_epoch,
-                          over_after=w.base_after, over_flushed=w.base_flushed)
-        yield And(guard, unused), (), s2, w2
+    for guard, fields, w2 in putting(c, s, w):
+        yield sends(c, s, w, r, guard, fields, w2)
 
 
 def lose_manifest(c, s, w):
-    for may, (epoch, after, flushed), w2 in putting(c, s, w):
-        guard, no = And(may, room(s.lost, c.MAX_LOST)), changed(c, s, w)
-        yield And(guard, no), (), lost(c, s), w2
-        yield And(guard, Not(no)), (), lost(c, s.but(epoch=epoch, after=after, flushed=flushed)), w2
+    for may, fields, w2 in putting(c, s, w):
+        yield from loses(c, s, w, may, fields, w2)
+
+
+def send_checkpoint(c, s, w, i: Count, r: Request):
+    for guard, marks in remarks(c, w, i):
+        yield sends(c, s, w, r, guard, marks, w.but(pc="Reread"), (i,))
+
+
+def lose_checkpoint(c, s, w, i: Count):
+    for guard, marks in remarks(c, w, i):
+        yield from loses(c, s, w, guard, marks, w.but(pc="Reread"), (i,))
 
 
 def crash(c, s, w):
@@ -438,12 +522,13 @@ def crash(c, s, w):
 # A collector, and zombie requests.
 
 def collector_read_manifest(c, s, g):
-    yield True, (), s, g.but(n=s.after)
+    yield True, (), s, g.but(n=s.after, spared_checkpoints=s.checkpoints, spared_starts=s.starts, spared_ends=s.ends)
 
 
 def delete(c, s, g, i: Id):
     behind = And(i <= g.n, i <= s.high) if c.GC_BEHIND else i < s.greatest(Id, s.present)
-    yield (And(i >= 1, behind, Or(c.FENCE_GC, Not(is_fence(s, i)))), (i,),
+    spared = s.some(Count, lambda k: And(g.spared_checkpoints(k), g.spared_starts(k) < i, i <= g.spared_ends(k)))
+    yield (And(i >= 1, behind, Or(c.FENCE_GC, Not(is_fence(s, i))), Not(And(c.SPARE_CHECKPOINTED, spared))), (i,),
            s.but(present=lambda j: And(s.present(j), j != i)), g)
 
 
@@ -452,9 +537,10 @@ def apply_pending(c, s, _, r: Request):
     done = s.but(kind=lambda q: If(q == r, "None", s.kind(q)))
     yield And(creates, taken(c, s, i)), (r,), done, None
     yield And(creates, Not(taken(c, s, i))), (r,), put(done, i, lambda u: s.with_holds(r, u)), None
-    no = unlike(c, s, s.over_epoch(r), s.over_after(r), lambda u: s.over_flushed(r, u))
+    no = unlike(c, s, s.over_epoch(r), s.over_after(r), lambda u: s.over_flushed(r, u), listed(s, "over_", (r,)))
     yield And(puts, no), (r,), done, None
-    yield And(puts, Not(no)), (r,), done.but(epoch=s.to_epoch(r), after=i, flushed=lambda u: s.with_holds(r, u)), None
+    yield (And(puts, Not(no)), (r,), done.but(
+        epoch=s.to_epoch(r), after=i, flushed=lambda u: s.with_holds(r, u), **listed(s, "with_", (r,))), None)
 
 
 ACTIONS = {
@@ -465,9 +551,10 @@ ACTIONS = {
         "CreateNext": create_next, "CreateConflict": create_conflict, "ReadOwn": read_own, "ReadOther": read_other,
         "ReadGone": read_gone, "Accept": accept, "Reject": reject,
         "FlushNext": flush_next, "FlushConflict": flush_conflict, "RereadCurrent": reread_current,
-        "RereadFenced": reread_fenced,
+        "RereadFenced": reread_fenced, "CheckpointNext": checkpoint_next, "CheckpointConflict": checkpoint_conflict,
         "SendCreate": send_create, "LoseCreate": lose_create, "SendFence": send_fence, "LoseFence": lose_fence,
-        "SendManifest": send_manifest, "LoseManifest": lose_manifest, "Crash": crash,
+        "SendManifest": send_manifest, "LoseManifest": lose_manifest, "SendCheckpoint": send_checkpoint,
+        "LoseCheckpoint": lose_checkpoint, "Crash": crash,
     },
     "Collector": {"ReadManifest": collector_read_manifest, "Delete": delete},
     "": {"ApplyPending": apply_pending},
@@ -672,6 +759,28 @@ def known_is_durable(c, s, g: Collector):
     return g.n <= s.after
 
 
+def checkpoint_is_whole(c, s, k: Count, i: Id, u: Record):
+    refers = And(s.checkpoints(k), s.starts(k) < i, i <= s.ends(k))
+    return Implies(refers, And(s.present(i), s.holds(i, u) == s.first(i, u)))
+
+
+def checkpoint_knows_ids(c, s, k: Count):
+    return Implies(s.checkpoints(k), And(s.starts(k) >= 0, s.ends(k) <= s.high))
+
+
+def checkpoint_is_known(c, s, g: Collector, k: Count):
+    knows = And(g.spared_checkpoints(k), g.spared_starts(k) == s.starts(k), g.spared_ends(k) == s.ends(k))
+    return Implies(s.checkpoints(k), Or(g.n <= s.starts(k), knows))
+
+
+def pending_checkpoint_is_ahead(c, s, r: Request, k: Count):
+    """Say that a request lists what the manifest that it replaces does, or what is ahead of its replay_after."""
+    start, end = s.with_starts(r, k), s.with_ends(r, k)
+    old = And(s.over_checkpoints(r, k), start == s.over_starts(r, k), end == s.over_ends(r, k))
+    new = And(start == s.over_after(r), start >= 0, end <= s.high)
+    return Implies(And(at(s.kind(r), "Manifest"), s.with_checkpoints(r, k)), Or(old, new))
+
+
 CLAUSES = {
     "IdsAreContiguous": ids_are_contiguous, "FirstIsOne": first_is_one, "ObjectIsFirst": object_is_first,
     "FlushedIsFirst": flushed_is_first, "AckedIsFirst": acked_is_first, "RefusedIsNowhere": refused_is_nowhere,
@@ -688,6 +797,8 @@ CLAUSES = {
     "PendingManifestIsNext": pending_manifest_is_next, "PendingManifestIsFirst": pending_manifest_is_first,
     "PendingFlushIsBehind": pending_flush_is_behind,
     "KnownIsDurable": known_is_durable,
+    "CheckpointIsWhole": checkpoint_is_whole, "CheckpointKnowsIds": checkpoint_knows_ids,
+    "CheckpointIsKnown": checkpoint_is_known, "PendingCheckpointIsAhead": pending_checkpoint_is_ahead,
 }
 
 
@@ -717,6 +828,7 @@ def replay_is_contiguous(c, s, w: Writer, i: Id, u: Record):
 PROPERTIES = {
     "OneWriterPerEpoch": one_writer_per_epoch, "AckedIsDurable": acked_is_durable, "OneWriterAcks": one_writer_acks,
     "RefusedIsNowhere": refused_is_not_ahead, "AckedIsServed": acked_is_served, "ReplayIsContiguous": replay_is_contiguous,
+    "CheckpointIsWhole": checkpoint_is_whole,
 }
 
 
@@ -733,19 +845,21 @@ def records(bodies: Any) -> frozenset:
 def read(role: str, value: Any) -> Tables:
     tables = value._asdict()
     if role == "Collector":
-        return tables
+        return tables | marks("spared_", {None: m.Manifest(checkpoints=value.spared)})
     if role:
         base = value.base or m.Manifest()
         return tables | {
             "knows": value.base is not None, "base_epoch": base.writer_epoch, "base_after": base.replay_after,
-            "base_flushed": base.flushed, "got": frozenset(i for i, _ in value.got), "got_holds": records(value.got)}
+            "base_flushed": base.flushed, **marks("base_", {None: base}),
+            "got": frozenset(i for i, _ in value.got), "got_holds": records(value.got)}
     wal, first = objects(value.wal), objects(value.first)
     pool = [*enumerate(value.pool)]
     manifests = [(r, where, what) for r, (kind, where, what) in pool if kind == "Manifest"]
     created = [(r, i, body) for r, (kind, i, body) in pool if kind == "Create"]
     return tables | {
         "epoch": value.manifest.writer_epoch, "after": value.manifest.replay_after, "flushed": value.manifest.flushed,
-        "high": len(value.wal), "present": frozenset(i for i, _ in wal), "holds": records(wal),
+        **marks("", {None: value.manifest}), "high": len(value.wal),
+        "present": frozenset(i for i, _ in wal), "holds": records(wal),
         "was": frozenset(i for i, _ in first), "first": records(first),
         "kind": defaultdict(lambda: "None", ((r, request[0]) for r, request in pool)),
         "id": defaultdict(int, [(r, i) for r, i, _ in created] + [(r, what.replay_after) for r, _, what in manifests]),
@@ -754,7 +868,24 @@ def read(role: str, value: Any) -> Tables:
         "to_epoch": defaultdict(int, ((r, what.writer_epoch) for r, _, what in manifests)),
         "over_epoch": defaultdict(int, ((r, where.writer_epoch) for r, where, _ in manifests)),
         "over_after": defaultdict(int, ((r, where.replay_after) for r, where, _ in manifests)),
-        "over_flushed": frozenset((r, u) for r, where, _ in manifests for u in where.flushed)}
+        "over_flushed": frozenset((r, u) for r, where, _ in manifests for u in where.flushed),
+        **marks("with_", {r: what for r, _, what in manifests}), **marks("over_", {r: where for r, where, _ in manifests})}
+
+
+def marks(copy: str, of: dict[int | None, m.Manifest]) -> Tables:
+    """Return the checkpoint fields of the manifest of each request; of the only manifest, whose key is None."""
+    ids = {k if r is None else (r, k): ids for r, manifest in of.items() for k, *ids in manifest.checkpoints}
+    taken = {r: manifest.taken for r, manifest in of.items()}
+    return {copy + "checkpoints": frozenset(ids), copy + "starts": defaultdict(int, {key: i for key, (i, _) in ids.items()}),
+            copy + "ends": defaultdict(int, {key: i for key, (_, i) in ids.items()}),
+            copy + "taken": taken.get(None, defaultdict(int, taken))}
+
+
+def marked(t: Tables, copy: str, r: int | None = None) -> frozenset[m.Checkpoint]:
+    """Return the checkpoints in the fields of the manifest of request `r`, or of the only one."""
+    keys = [(key, key) for key in t[copy + "checkpoints"]] if r is None else [
+        ((q, k), k) for q, k in t[copy + "checkpoints"] if q == r]
+    return frozenset((k, t[copy + "starts"][key], t[copy + "ends"][key]) for key, k in keys)
 
 
 def body_of(pairs: Any, i: int) -> m.Body:
@@ -763,16 +894,17 @@ def body_of(pairs: Any, i: int) -> m.Body:
 
 def write(role: str, t: Tables) -> Any:
     if role == "Collector":
-        return m.Collector(**t)
+        return m.Collector(t["n"], marked(t, "spared_"))
     if role:
-        base = m.Manifest(t["base_epoch"], t["base_after"], t["base_flushed"]) if t["knows"] else None
+        base = m.Manifest(t["base_epoch"], t["base_after"], t["base_flushed"], marked(t, "base_"), t["base_taken"])
         got = tuple((i, body_of(t["got_holds"], i)) for i in sorted(t["got"]))
-        return m.Writer(t["pc"], t["epoch"], base, t["n"], t["fence"], t["end"], t["has"], t["k"], t["f"], t["since"], got)
+        return m.Writer(t["pc"], t["epoch"], base if t["knows"] else None, t["n"], t["fence"], t["end"], t["has"], t["k"],
+                        t["f"], t["since"], got)
     ids = range(1, t["high"] + 1)
     wal, first = (tuple((body_of(t[holds], i),) if i in t[there] else () for i in ids)
                   for there, holds in (("present", "holds"), ("was", "first")))
     pool = tuple(request(t, r) for r, kind in sorted(t["kind"].items()) if kind != "None")
-    manifest = m.Manifest(t["epoch"], t["after"], t["flushed"])
+    manifest = m.Manifest(t["epoch"], t["after"], t["flushed"], marked(t, ""), t["taken"])
     return m.Shared(manifest, wal, pool, *(t[f] for f in ("sent", "lost", "crashes", "claimed", "top", "late", "acked",
                                                          "refused")), first=first)
 
@@ -782,15 +914,17 @@ def request(t: Tables, r: int) -> tuple:
         return frozenset(u for q, u in t[field] if q == r)
     if t["kind"][r] == "Create":
         return "Create", t["id"][r], body_of(t["with_holds"], r)
-    return ("Manifest", m.Manifest(t["over_epoch"][r], t["over_after"][r], carried("over_flushed")),
-            m.Manifest(t["to_epoch"][r], t["id"][r], carried("with_holds")))
+    over = m.Manifest(t["over_epoch"][r], t["over_after"][r], carried("over_flushed"), marked(t, "over_", r),
+                      t["over_taken"][r])
+    return "Manifest", over, m.Manifest(t["to_epoch"][r], t["id"][r], carried("with_holds"), marked(t, "with_", r),
+                                        t["with_taken"][r])
 
 
 def scope(c: Any) -> Scope:  # a Constants without None
     """Return all values of each sort in an instance in which everything is bounded."""
     faults = c.MAX_PENDING + c.MAX_LOST
     return {Id: [*range(c.WRITERS * (1 + c.APPENDS) + faults + 2)], Epoch: [*range(c.WRITERS + faults + 1)],
-            Count: [*range(max(c.APPENDS, c.FLUSHES, c.MAX_PENDING, c.MAX_LOST, c.MAX_CRASHES) + 1)],
+            Count: [*range(max(c.APPENDS, c.FLUSHES, c.CHECKPOINTS, c.MAX_PENDING, c.MAX_LOST, c.MAX_CRASHES) + 1)],
             Record: [(w, k) for w in range(c.WRITERS) for k in range(c.APPENDS)], Request: [*range(c.MAX_PENDING)],
             Writer: [*range(c.WRITERS)], Collector: [*range(c.COLLECTORS)]}
 
@@ -799,12 +933,13 @@ def scope(c: Any) -> Scope:  # a Constants without None
 SMALL = {Id: [*range(5)], Epoch: [*range(4)], Count: [0, 1], Record: [(w, k) for w in range(2) for k in range(2)], Request: [0],
          Writer: [0, 1], Collector: [0]}
 SYSTEM = System(FIELDS, ROLES, RIGID, authored, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write)
-UNBOUNDED = dict.fromkeys(("APPENDS", "FLUSHES", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"))
+UNBOUNDED = dict.fromkeys(("APPENDS", "FLUSHES", "CHECKPOINTS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"))
 SAFEGUARDS = {*m.Constants._fields} - {"WRITERS", "COLLECTORS", *UNBOUNDED}
 SAFEGUARDS_OFF = (
     {"CREATE_IF_ABSENT": False}, {"MANIFEST_CAS": False}, {"ORDER": "fence"}, {"FENCE_AHEAD": False}, {"VALIDATE": "before"},
     {"VALIDATE": "none"}, {"CHECK": "boundary"}, {"CHECK": "none"}, {"RESOLVE_ONCE": False}, {"FLUSH_EXACT": False},
-    {"EPOCH_CHECK": False}, {"GC_BEHIND": False}, {"UNKNOWN": "conclude"}, {"UNKNOWN": "refuse"}, {"UNKNOWN": "skip"},
+    {"EPOCH_CHECK": False}, {"GC_BEHIND": False}, {"SPARE_CHECKPOINTED": False},
+    {"UNKNOWN": "conclude"}, {"UNKNOWN": "refuse"}, {"UNKNOWN": "skip"},
     {"FENCE": False, "CHECK": "none"}, {"FENCE_GC": False, "CHECK": "none"}, {"MISSING_IS_FENCED": False, "VALIDATE": "before"},
 )
 # The systems that are proved, each separately.
@@ -814,9 +949,11 @@ INSTANCES = (
     {"COLLECTORS": 0}, {"MAX_LOST": 1, "FLUSHES": 0, "COLLECTORS": 0}, {"MAX_PENDING": 1, "WRITERS": 1},
     {"MAX_CRASHES": 1, "COLLECTORS": 0, "FLUSHES": 0}, {"ORDER": "list", "COLLECTORS": 0}, {"FENCE": False, "MAX_LOST": 1},
     {"MAX_PENDING": 1, "APPENDS": 0, "COLLECTORS": 0}, {"APPENDS": 0},
+    {"WRITERS": 1, "CHECKPOINTS": 1, "MAX_LOST": 1}, {"WRITERS": 1, "FLUSHES": 0, "CHECKPOINTS": 1, "MAX_PENDING": 1},
 )
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
-WALKED = {"WRITERS": 3, "APPENDS": 3, "FLUSHES": 2, "COLLECTORS": 2, "MAX_PENDING": 2, "MAX_LOST": 2, "MAX_CRASHES": 1}
+WALKED = {"WRITERS": 3, "APPENDS": 3, "FLUSHES": 2, "CHECKPOINTS": 2, "COLLECTORS": 2, "MAX_PENDING": 2, "MAX_LOST": 2,
+          "MAX_CRASHES": 1}
 WALKS, STEPS = 24, 100
 
 

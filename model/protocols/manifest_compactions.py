@@ -10,9 +10,15 @@ lost reply and of a crash is found out at the next read, by looking for the chan
 (docs/protocols/committed-but-rejected.md). A compactor that opens takes over the claim that it finds. LIST and GET are one
 action here, and a collector is modelled only by what it writes. SequencedMetadataBoundary models what may happen in between.
 specs/ManifestCompactions.fizz is the twin of this file.
+
+A compactor pins what it is about to drop, where PINS says so: before it applies a compaction, it puts a manifest that lists a
+checkpoint of this manifest itself, in which the inputs are still in L0. So a client that has read the manifest without a
+checkpoint of its own has time to finish (SlateDB's RFC on checkpoints). A collector drops a pin when it has ended, which may be
+at any time, and keeps the manifests that listed pins refer to.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from highwater.model.core import Model
@@ -26,7 +32,8 @@ class Constants(NamedTuple):
     COMPACTORS: int = 2  # compactors over time
     COLLECTORS: int = 0
     FLUSHES: int | None = 1
-    COLLECTIONS: int | None = 1  # boundary moves of a collector
+    COLLECTIONS: int | None = 1  # boundary moves of a collector, and pins that it drops
+    PINS: bool = False  # compactors pin what they are about to drop; False: as in database_metadata
     # Faults, each bounded
     MAX_PENDING: int | None = 0  # requests in all that are in flight when their clients stop waiting
     MAX_LOST: int | None = 0  # responses lost
@@ -38,6 +45,9 @@ class Constants(NamedTuple):
     HEAL: bool = True  # and the same epoch into the other; False: the one after its own, which a crash may have left
     APPLY_FIRST: bool = True  # a compaction is in the manifest before its claim is removed
     RECOGNISE: bool = True  # a client looks for its change in the file read before it makes it
+    PIN_FIRST: bool = True  # a pin is put before the compaction is applied; False: in the same update, which lacks the inputs
+    PIN_AGAIN: bool = True  # a compactor that does not find its pin takes another one; False: it applies all the same
+    SPARE_PINNED: bool = True  # a collector keeps the manifests that listed pins refer to
     TAKE_OVER: bool = True  # an opening compactor continues a claim that it finds; False: it looks for new work
 
 
@@ -50,12 +60,14 @@ LIMITS = {  # the values that an instance may have
 
 Sst = int  # zero-based index of the writer's flush
 Job = tuple[Sst, ...]  # the SSTs merged
+Pin = tuple[Job, int]  # (the compaction that it is for, the id of the manifest that it keeps)
 
 
 class Manifest(NamedTuple):
     epoch: int  # the compactor's
     l0: frozenset[Sst]
     compacted: tuple[Sst, ...]  # sorted; an SST that was compacted twice is in it twice
+    pins: frozenset[Pin] = frozenset()
 
 
 class Compactions(NamedTuple):
@@ -90,7 +102,7 @@ class Writer(NamedTuple):
 
 class Compactor(NamedTuple):
     pc: str = "Idle"  # Idle, Ready, Created; Fenced, Dead
-    task: str = "OpenManifest"  # OpenManifest, OpenCompactions, Pick, Claim, Apply, Finish
+    task: str = "OpenManifest"  # OpenManifest, OpenCompactions, Pick, Claim, Pin, Apply, Finish
     epoch: int = 0
     n: int = 0
     base: Any = None
@@ -99,10 +111,10 @@ class Compactor(NamedTuple):
 
 
 class Collector(NamedTuple):
-    used: int = 0  # boundary moves so far
+    used: int = 0  # boundary moves so far, and pins dropped
 
 
-MANIFEST_TASKS = ("OpenManifest", "Pick", "Apply")
+MANIFEST_TASKS = ("OpenManifest", "Pick", "Pin", "Apply")
 OPENS = ("OpenManifest", "OpenCompactions")
 
 
@@ -207,6 +219,19 @@ def first_task(c: Constants) -> str:
     return "OpenManifest" if c.MANIFEST_FIRST else "OpenCompactions"
 
 
+def before_apply(c: Constants) -> str:
+    """The task that comes first of those that apply a compaction."""
+    return "Pin" if c.PINS and c.PIN_FIRST else "Apply"
+
+
+def after_claim(c: Constants) -> str:
+    return before_apply(c) if c.APPLY_FIRST else "Finish"
+
+
+def pinned(o: Compactor, file: Manifest) -> bool:
+    return any(job == o.job for job, _ in file.pins)
+
+
 def fenced(c: Constants, o: Compactor, file: Manifest | Compactions) -> bool:
     """Tell whether the file read has a higher epoch. An open then takes a higher one."""
     return c.EPOCH_CHECK and o.task != first_task(c) and file.epoch > o.epoch
@@ -221,6 +246,8 @@ def landed(c: Constants, o: Compactor, file: Any) -> bool:
             return file.epoch == o.epoch
         case "Claim":
             return o.job in file.jobs
+        case "Pin":
+            return pinned(o, file) or all(x in file.compacted for x in o.job)
         case "Apply":
             return all(x in file.compacted for x in o.job)
         case "Finish":
@@ -229,12 +256,17 @@ def landed(c: Constants, o: Compactor, file: Any) -> bool:
             return False
 
 
+def unpinned(c: Constants, o: Compactor, file: Any) -> bool:
+    """Tell whether the compactor is to apply a compaction, and its pin has ended and was dropped."""
+    return o.task == "Apply" and before_apply(c) == "Pin" and c.PIN_AGAIN and not pinned(o, file)
+
+
 def read(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
     """GET the latest file that the task concerns. To pick work needs nothing else; if there is none, look again later."""
     if o.pc != "Idle":
         return
     file, n = latest(files_of(s, is_manifest(o))), top(files_of(s, is_manifest(o)))
-    if fenced(c, o, file) or landed(c, o, file):
+    if fenced(c, o, file) or landed(c, o, file) or unpinned(c, o, file):
         return
     if o.task == "Pick":
         if file.l0:
@@ -258,6 +290,14 @@ def read_landed(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
             yield (), *done(c, s, o, file)
 
 
+def read_unpinned(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
+    """The pin has ended and was dropped: take another one."""
+    if o.pc == "Idle" and o.task == "Apply":
+        file = latest(s.manifests)
+        if not fenced(c, o, file) and not landed(c, o, file) and unpinned(c, o, file):
+            yield (), s, o._replace(task="Pin")
+
+
 def changed(c: Constants, o: Compactor) -> Any:
     """The file that the compactor puts next."""
     file = o.base
@@ -266,8 +306,11 @@ def changed(c: Constants, o: Compactor) -> Any:
             return file._replace(epoch=o.epoch if c.HEAL or o.task == first_task(c) else file.epoch + 1)
         case "Claim":
             return file._replace(jobs=file.jobs | {o.job})
+        case "Pin":
+            return file._replace(pins=file.pins | {(o.job, o.n + 1)})
         case "Apply":
-            return file._replace(l0=file.l0 - set(o.job), compacted=tuple(sorted((*file.compacted, *o.job))))
+            pins = file.pins if before_apply(c) == "Pin" or not c.PINS else file.pins | {(o.job, o.n + 1)}
+            return file._replace(l0=file.l0 - set(o.job), compacted=tuple(sorted((*file.compacted, *o.job))), pins=pins)
         case "Finish":
             return file._replace(jobs=file.jobs - {o.job})
         case _:
@@ -281,16 +324,18 @@ def done(c: Constants, s: Shared, o: Compactor, file: Any) -> tuple[Shared, Comp
     if o.task == first_task(c):
         return s, Compactor("Idle", "OpenCompactions" if c.MANIFEST_FIRST else "OpenManifest", o.epoch, job=job)
     if o.task in OPENS:
-        work = "Pick" if not job or not c.TAKE_OVER else "Apply" if c.APPLY_FIRST else "Finish"
+        work = "Pick" if not job or not c.TAKE_OVER else after_claim(c)
         after = Compactor("Idle", work, o.epoch, job=job if c.TAKE_OVER else ())
         return s._replace(opened=tuple(sorted((*s.opened, o.epoch)))), after
     if o.task == "Claim":
-        return s, Compactor("Idle", "Apply" if c.APPLY_FIRST else "Finish", o.epoch, job=o.job)
+        return s, Compactor("Idle", after_claim(c), o.epoch, job=o.job)
+    if o.task == "Pin":
+        return s, Compactor("Idle", "Apply", o.epoch, job=o.job)
     if o.task == "Finish":
         s = s._replace(finished=s.finished | {o.job})
     if o.task == ("Finish" if c.APPLY_FIRST else "Apply"):
         return s, Compactor("Idle", "Pick", o.epoch)
-    return s, Compactor("Idle", "Finish" if c.APPLY_FIRST else "Apply", o.epoch, job=o.job)
+    return s, Compactor("Idle", "Finish" if c.APPLY_FIRST else before_apply(c), o.epoch, job=o.job)
 
 
 def create_next(c: Constants, me: int, s: Shared, o: Compactor) -> Iterator:
@@ -358,9 +403,36 @@ def advance_compactions(c: Constants, me: int, s: Shared, g: Collector) -> Itera
             yield (d,), s._replace(compactions_boundary=d), Collector(one_more(g.used, c.COLLECTIONS))
 
 
+def drop_pin(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    """Some pins have ended. PUT the next manifest without them."""
+    if below(g.used, c.COLLECTIONS):
+        m = latest(s.manifests)
+        for ended in subsets(sorted(i for _, i in m.pins)):
+            rest = frozenset(pin for pin in m.pins if pin[1] not in ended)
+            after = put(s, True, top(s.manifests) + 1, m._replace(pins=rest))
+            yield (ended,), after, Collector(one_more(g.used, c.COLLECTIONS))
+
+
+def subsets(ids: list[int]) -> list[tuple[int, ...]]:
+    """Each choice of at least one of the ids."""
+    found: list[tuple[int, ...]] = [()]
+    for i in ids:
+        found += [(*one, i) for one in found]
+    return found[1:]
+
+
+def put_behind(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
+    """Its PUT without a pin comes late: its id is free again, behind the boundary. What it puts is refused, so the content is
+    that of any file."""
+    if c.PINS and below(g.used, c.COLLECTIONS):
+        for i in range(1, s.manifest_boundary + 1):
+            if not present(s.manifests, i):
+                yield (i,), put(s, True, i, latest(s.manifests)), Collector(one_more(g.used, c.COLLECTIONS))
+
+
 def delete_manifest(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
     for i in range(1, s.manifest_boundary + 1):
-        if present(s.manifests, i):
+        if present(s.manifests, i) and not (c.SPARE_PINNED and any(i == of for _, of in latest(s.manifests).pins)):
             yield (i,), put(s, True, i, None), g
 
 
@@ -428,6 +500,35 @@ def report_is_checked(c: Constants, s: Shared) -> bool:
     return not s.unchecked
 
 
+def dropped_is_pinned(c: Constants, s: Shared) -> bool:
+    """A manifest that drops an SST from L0 lists a pin of a manifest that has it there."""
+    return all(pinned_in(s, m, x) for m, x in dropped(c, s))
+
+
+def dropped(c: Constants, s: Shared) -> list[tuple[Manifest, Sst]]:
+    """Each SST that a manifest ahead of the boundary drops from L0, with this manifest; none where nobody pins."""
+    steps = [(a, b) for i, (a, b) in enumerate(pairwise(s.manifests), 1) if a and b and i > s.manifest_boundary]
+    return [(b, x) for a, b in steps for x in a.l0 - b.l0 if c.PINS]
+
+
+def pinned_in(s: Shared, m: Manifest, x: Sst) -> bool:
+    return any(x in job and (i <= s.manifest_boundary or in_l0(s, i, x)) for job, i in m.pins)
+
+
+def in_l0(s: Shared, i: int, x: Sst) -> bool:
+    m = s.manifests[i - 1] if i <= len(s.manifests) else None
+    return m is not None and x in m.l0
+
+
+def pinned_is_there(c: Constants, s: Shared) -> bool:
+    """The manifest of each pin that the latest one lists is there, with the inputs in L0."""
+    return all(is_kept(s, job, i) for job, i in latest(s.manifests).pins)
+
+
+def is_kept(s: Shared, job: Job, i: int) -> bool:
+    return all(in_l0(s, i, x) for x in job)
+
+
 def flush_is_reported(c: Constants, s: Shared) -> bool:
     return bool(s.acked)
 
@@ -468,6 +569,21 @@ def refusal_is_indefinite(c: Constants, s: Shared, o: Compactor) -> bool:
     return o.pc == "Created" and o.n + 1 <= boundary_of(s, is_manifest(o)) and not o.late
 
 
+def inputs_are_pinned(c: Constants, s: Shared) -> bool:
+    """The latest manifest has dropped SSTs, and a pin keeps the one in which they are in L0."""
+    return any(set(job) <= set(latest(s.manifests).compacted) for job, _ in latest(s.manifests).pins)
+
+
+def pinned_is_spared(c: Constants, s: Shared) -> bool:
+    """A manifest behind the boundary stays, because a pin refers to it, and another one is deleted."""
+    return s.manifests[0] is None and any(i <= s.manifest_boundary for _, i in latest(s.manifests).pins)
+
+
+def pin_is_taken_again(c: Constants, s: Shared, o: Compactor) -> bool:
+    """A compactor has found that its pin was dropped."""
+    return o.task == "Pin" and any(m and o.job in {job for job, _ in m.pins} for m in s.manifests)
+
+
 def file_is_collected(c: Constants, s: Shared) -> bool:
     return s.manifests[0] is None or s.compactions[0] is None
 
@@ -479,12 +595,12 @@ WRITER = {
 }
 COMPACTOR = {
     "Read": read, "ReadFenced": read_fenced, "ReadLanded": read_landed, "CreateNext": create_next,
-    "CreateConflict": create_conflict, "Accept": accept, "Reject": reject, "LoseReply": lose_reply,
-    "SendCreate": send_create, "Crash": crash,
+    "ReadUnpinned": read_unpinned, "CreateConflict": create_conflict, "Accept": accept, "Reject": reject,
+    "LoseReply": lose_reply, "SendCreate": send_create, "Crash": crash,
 }
 COLLECTOR = {
-    "AdvanceManifest": advance_manifest, "AdvanceCompactions": advance_compactions, "DeleteManifest": delete_manifest,
-    "DeleteCompactions": delete_compactions,
+    "AdvanceManifest": advance_manifest, "AdvanceCompactions": advance_compactions, "DropPin": drop_pin,
+    "PutBehind": put_behind, "DeleteManifest": delete_manifest, "DeleteCompactions": delete_compactions,
 }
 STORE = {"ApplyPending": apply_pending}
 FAULTS = {"SendCreate", "LoseReply", "Crash"}
@@ -498,6 +614,8 @@ ALWAYS = {
     "OneCompactorPerEpoch": (None, one_compactor_per_epoch),
     "FencedChangesNothing": (None, fenced_changes_nothing),
     "ReportIsChecked": (None, report_is_checked),
+    "DroppedIsPinned": (None, dropped_is_pinned),
+    "PinnedIsThere": (None, pinned_is_there),
 }
 SOMETIMES = {
     "FlushIsReported": (None, flush_is_reported),
@@ -510,8 +628,13 @@ SOMETIMES = {
     "ClaimIsOpen": (None, claim_is_open),
     "RefusalIsIndefinite": ("Compactor", refusal_is_indefinite),
     "FileIsCollected": (None, file_is_collected),
+    "InputsArePinned": (None, inputs_are_pinned),
+    "PinnedIsSpared": (None, pinned_is_spared),
+    "PinIsTakenAgain": ("Compactor", pin_is_taken_again),
 }
-COLLECTING = ("RefusalIsIndefinite", "FileIsCollected")  # witnessed only where something is collected
+# Witnessed only where something is collected, and only where compactors pin
+COLLECTING = ("RefusalIsIndefinite", "FileIsCollected", "PinnedIsSpared", "PinIsTakenAgain")
+PINNING = ("InputsArePinned", "PinnedIsSpared", "PinIsTakenAgain")
 
 
 def initial() -> Shared:
@@ -524,6 +647,6 @@ def model(c: Constants) -> Model:
     roles = (("Writer", c.WRITERS, Writer(), WRITER), ("Compactor", c.COMPACTORS, compactor, COMPACTOR),
              ("Collector", c.COLLECTORS, Collector(), COLLECTOR))
     sometimes = {name: witness for name, witness in SOMETIMES.items()
-                 if (c.COLLECTORS and c.COLLECTIONS != 0) or name not in COLLECTING}
+                 if ((c.COLLECTORS and c.COLLECTIONS != 0) or name not in COLLECTING) and (c.PINS or name not in PINNING)}
     renamed: dict[str, Any] = dict.fromkeys(("Writer", "Compactor", "Collector"))  # named nowhere
     return Model("manifest_compactions", c, initial(), (*clients(*roles), store(STORE)), ALWAYS, sometimes, renamed=renamed)

@@ -21,6 +21,11 @@ comes before the acknowledgement compares the epoch, which says more: no success
 and nobody but this writer can have moved replay_after. To compare replay_after costs as much and keeps every record, but lets
 a writer acknowledge after its successor has opened. Stalls need no action: a client that is not scheduled is stalled. A
 DELETE that is applied late is one that is sent late.
+
+An open writer takes checkpoints, and drops any that is listed. SlateDB's RFC on checkpoints: a WAL object is kept if its id is
+after the replay_after of a listed checkpoint, and at most the last id that the checkpoint has seen. The manifest lists both ids
+of each checkpoint. It counts the checkpoints that were taken, so that its content still never recurs. When a checkpoint ends is
+the subject of model/protocols/checkpoints.py.
 """
 
 from collections.abc import Iterator
@@ -37,6 +42,7 @@ class Constants(NamedTuple):
     COLLECTORS: int = 1
     APPENDS: int | None = 1  # records that a writer begins
     FLUSHES: int | None = 1  # flushes of a writer
+    CHECKPOINTS: int | None = 0  # checkpoints that writers take, in all
     # Faults, each bounded
     MAX_PENDING: int | None = 0  # requests in all that are in flight when their clients stop waiting
     MAX_LOST: int | None = 0  # responses lost
@@ -55,12 +61,14 @@ class Constants(NamedTuple):
     FLUSH_EXACT: bool = True  # replay_after is the last flushed id; False: the last id that the writer knows
     EPOCH_CHECK: bool = True  # a flush with a conflict compares the epochs
     GC_BEHIND: bool = True  # only objects behind replay_after are deleted; False: any but the latest
+    SPARE_CHECKPOINTED: bool = True  # the objects of listed checkpoints are kept
     UNKNOWN: str = "recognise"  # an append in doubt: "recognise" its own object; "conclude" from another writer's object that
     #                             its own is absent; "refuse" any object; "skip" the slot
 
 
 LIMITS = {  # the values that an instance may have
-    **dict.fromkeys(("WRITERS", "COLLECTORS", "APPENDS", "FLUSHES", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"), MANY),
+    **dict.fromkeys(("WRITERS", "COLLECTORS", "APPENDS", "FLUSHES", "CHECKPOINTS", "MAX_PENDING", "MAX_LOST", "MAX_CRASHES"),
+                    MANY),
     "ORDER": ("claim", "list", "fence"),
     "VALIDATE": ("after", "before", "none"),
     "CHECK": ("epoch", "boundary", "none"),
@@ -70,12 +78,15 @@ LIMITS = {  # the values that an instance may have
 Record = tuple[int, int]  # (writer, zero-based index of its record)
 Body = Record | tuple[()]  # (): an empty object, a fence
 Slot = tuple[Body, ...]  # (): no object has this id
+Checkpoint = tuple[int, int, int]  # (its number, its replay_after, the last id that it refers to)
 
 
 class Manifest(NamedTuple):
     writer_epoch: int = 0
     replay_after: int = 0  # the last WAL id whose record is flushed
     flushed: frozenset[Record] = frozenset()
+    checkpoints: frozenset[Checkpoint] = frozenset()
+    taken: int = 0  # checkpoints taken so far, which is the number of the next one
 
 
 class Shared(NamedTuple):
@@ -112,6 +123,7 @@ class Writer(NamedTuple):
 
 class Collector(NamedTuple):
     n: int = 0  # the replay_after that it knows
+    spared: frozenset[Checkpoint] = frozenset()  # the checkpoints that it knows
 
 
 SERVING = ("Open", "Created", "Doubt", "Refused")
@@ -359,6 +371,38 @@ def reread_fenced(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
         yield (), s, stopped(w)
 
 
+# --- it takes a checkpoint, or drops one: PUT the manifest if it is what it knows
+
+def remarked(c: Constants, w: Writer, i: int) -> Manifest | None:
+    """The manifest with checkpoint i taken, or dropped; None if the writer can do neither."""
+    if w.pc != "Open":
+        return None
+    m = w.base
+    if i == m.taken and below(i, c.CHECKPOINTS):
+        return m._replace(checkpoints=m.checkpoints | {(i, m.replay_after, w.n)}, taken=i + 1)
+    rest = frozenset(one for one in m.checkpoints if one[0] != i)
+    return None if rest == m.checkpoints else m._replace(checkpoints=rest)
+
+
+def remarks(c: Constants, w: Writer) -> list[tuple[int, Manifest]]:
+    """Each checkpoint that the writer can take or drop, with the manifest that it would put."""
+    if w.pc != "Open" or c.CHECKPOINTS == 0:
+        return []
+    return [(i, m) for i in range(w.base.taken + 1) if (m := remarked(c, w, i))]
+
+
+def checkpoint_next(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    for i, m in remarks(c, w):
+        if not changed(c, s, w.base):
+            yield (i,), s._replace(manifest=m), w._replace(base=m)
+
+
+def checkpoint_conflict(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    for i, _ in remarks(c, w):
+        if changed(c, s, w.base):
+            yield (i,), s, w._replace(pc="Reread")
+
+
 # --- faults: a PUT is under way when the writer stops waiting for it, and is applied at any later time, or never (Send..);
 # or it is applied, or refused, and the writer does not learn which (Lose..)
 
@@ -411,22 +455,39 @@ def lose_manifest(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
         yield (), reply_lost(c, s if changed(c, s, w.base) else s._replace(manifest=m)), after
 
 
+def send_checkpoint(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    for i, m in remarks(c, w):
+        if below(s.sent, c.MAX_PENDING):
+            yield (i,), pending(c, s, "Manifest", w.base, m), w._replace(pc="Reread")
+
+
+def lose_checkpoint(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
+    for i, m in remarks(c, w):
+        if below(s.lost, c.MAX_LOST):
+            yield (i,), reply_lost(c, s if changed(c, s, w.base) else s._replace(manifest=m)), w._replace(pc="Reread")
+
+
 def crash(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:
     """The writer does not come back. Another one may open."""
     if w.pc not in ("Closed", "Fenced", "Dead") and below(s.crashes, c.MAX_CRASHES):
         yield (), crashed(c, s), Writer("Dead")
 
 
-# --- a collector: GET the manifest, DELETE what is behind replay_after
+# --- a collector: GET the manifest, DELETE what is behind replay_after and in no checkpoint
 
 def collector_read_manifest(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
-    yield (), s, Collector(s.manifest.replay_after)
+    yield (), s, Collector(s.manifest.replay_after, s.manifest.checkpoints)
+
+
+def is_spared(checkpoints: frozenset[Checkpoint], i: int) -> bool:
+    """Tell whether a checkpoint refers to this WAL id."""
+    return any(after < i <= last for _, after, last in checkpoints)
 
 
 def delete(c: Constants, me: int, s: Shared, g: Collector) -> Iterator:
     """Delete any object behind the boundary, whatever its age. Real collectors delete fewer."""
     for i in range(1, min(g.n, len(s.wal)) + 1 if c.GC_BEHIND else latest(s)):
-        if c.FENCE_GC or slot(s, i) != ((),):
+        if (c.FENCE_GC or slot(s, i) != ((),)) and not (c.SPARE_CHECKPOINTED and is_spared(g.spared, i)):
             yield (i,), with_slot(s, i, ()), g
 
 
@@ -483,6 +544,12 @@ def refused_is_nowhere(c: Constants, s: Shared) -> bool:
     return not s.refused & (ahead | s.manifest.flushed)
 
 
+def checkpoint_is_whole(c: Constants, s: Shared) -> bool:
+    """Each WAL object that a listed checkpoint refers to is there, as it was first written."""
+    ids = [i for _, after, last in s.manifest.checkpoints for i in range(after + 1, last + 1)]
+    return all(slot(s, i) and slot(s, i) == in_slot(s.first, i) for i in ids)
+
+
 def both_ack(c: Constants, s: Shared) -> bool:
     return len({w for w, _ in s.acked}) >= 2
 
@@ -499,6 +566,17 @@ def append_meets_fence(c: Constants, s: Shared) -> bool:
 
 def record_is_collected(c: Constants, s: Shared) -> bool:
     return bool(s.manifest.flushed) and any(not one for one in s.wal[:s.manifest.replay_after])
+
+
+def flushed_is_spared(c: Constants, s: Shared) -> bool:
+    """A record is flushed, and a checkpoint refers to its object."""
+    return any(one != ((),) and is_spared(s.manifest.checkpoints, i)
+               for i, one in enumerate(s.wal[:s.manifest.replay_after], 1) if one)
+
+
+def dropped_is_collected(c: Constants, s: Shared) -> bool:
+    """An object is deleted after the checkpoint that referred to it was dropped."""
+    return len(s.manifest.checkpoints) < s.manifest.taken and not all(s.wal[:s.manifest.replay_after])
 
 
 def stale_create_lands(c: Constants, s: Shared, w: Writer) -> bool:
@@ -532,18 +610,22 @@ WRITER = {
     "CreateNext": create_next, "CreateConflict": create_conflict, "ReadOwn": read_own, "ReadOther": read_other,
     "ReadGone": read_gone, "Accept": accept, "Reject": reject,
     "FlushNext": flush_next, "FlushConflict": flush_conflict, "RereadCurrent": reread_current, "RereadFenced": reread_fenced,
+    "CheckpointNext": checkpoint_next, "CheckpointConflict": checkpoint_conflict,
     "SendCreate": send_create, "LoseCreate": lose_create, "SendFence": send_fence, "LoseFence": lose_fence,
-    "SendManifest": send_manifest, "LoseManifest": lose_manifest, "Crash": crash,
+    "SendManifest": send_manifest, "LoseManifest": lose_manifest, "SendCheckpoint": send_checkpoint,
+    "LoseCheckpoint": lose_checkpoint, "Crash": crash,
 }
 COLLECTOR = {"ReadManifest": collector_read_manifest, "Delete": delete}
 STORE = {"ApplyPending": apply_pending}
-FAULTS = {"SendCreate", "LoseCreate", "SendFence", "LoseFence", "SendManifest", "LoseManifest", "Crash"}
+FAULTS = {"SendCreate", "LoseCreate", "SendFence", "LoseFence", "SendManifest", "LoseManifest", "SendCheckpoint",
+          "LoseCheckpoint", "Crash"}
 
 ALWAYS = {
     "OneWriterPerEpoch": (None, one_writer_per_epoch),
     "AckedIsDurable": (None, acked_is_durable),
     "OneWriterAcks": (None, one_writer_acks),
     "RefusedIsNowhere": (None, refused_is_nowhere),
+    "CheckpointIsWhole": (None, checkpoint_is_whole),
     "AckedIsServed": ("Writer", acked_is_served),
     "ReplayIsContiguous": ("Writer", replay_is_contiguous),
 }
@@ -552,6 +634,8 @@ SOMETIMES = {
     "OthersRecordIsReplayed": ("Writer", others_record_is_replayed),
     "AppendMeetsFence": (None, append_meets_fence),
     "RecordIsCollected": (None, record_is_collected),
+    "FlushedIsSpared": (None, flushed_is_spared),
+    "DroppedIsCollected": (None, dropped_is_collected),
     "StaleCreateLands": ("Writer", stale_create_lands),
     "SuccessorHasUnacked": ("Writer", successor_has_unacked),
     "OvertakenOpenFences": ("Writer", overtaken_open_fences),
@@ -594,6 +678,7 @@ def initial() -> Shared:
 def model(c: Constants) -> Model:
     roles = (("Writer", c.WRITERS, Writer(), WRITER), ("Collector", c.COLLECTORS, Collector(), COLLECTOR))
     absent = {"OwnIsRecognised"} if c.MAX_PENDING == c.MAX_LOST == 0 else set()
-    absent |= {"RecordIsCollected", "StaleCreateLands"} if not c.COLLECTORS else set()
+    absent |= {"RecordIsCollected", "StaleCreateLands", "DroppedIsCollected"} if not c.COLLECTORS else set()
+    absent |= {"FlushedIsSpared", "DroppedIsCollected"} if c.CHECKPOINTS == 0 else set()
     return Model("wal_fencing", c, initial(), (*clients(*roles), store(STORE)), ALWAYS, all_but(SOMETIMES, absent),
                  renamed={"Writer": None if c.WRITERS < 2 else renamed_writers, "Collector": None})

@@ -2,7 +2,8 @@
 
 In the manifest a flush is an update of its writer, a compaction may be anybody's change, and the epoch is the compactors'. Of
 the compactions only the sequence is mapped: claims come and go, and their epochs are those of the manifest. What the two have
-to do with each other are properties of the concrete model.
+to do with each other are properties of the concrete model. A pin is not seen: what it keeps is a property, too. A collector
+that drops one is not mapped, because here it changes the manifest without reading it.
 """
 
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ INSTANCES = (
     {},
     {"COMPACTORS": 1, "MAX_PENDING": 1, "MAX_LOST": 1, "MAX_CRASHES": 1},
     {"COMPACTORS": 1, "COLLECTORS": 1, "MAX_LOST": 1},
+    {"COMPACTORS": 1, "PINS": True, "MAX_PENDING": 1, "MAX_LOST": 1},
 )
 OFF = (  # each safeguard switched off, on an instance that shows it
     {"CHECK": "compactions"},

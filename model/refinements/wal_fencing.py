@@ -1,7 +1,7 @@
 """Safety: what the writers and collectors of the fenced log do, write_ahead_log allows.
 
 A writer that has claimed knows its epoch, and the log from what was flushed then to the id that it has reached. A writer whose
-create is done knows that its record is in the log.
+create is done knows that its record is in the log. Checkpoints are not seen: a put that changes nothing else is no step.
 """
 
 from highwater.model.abstract import write_ahead_log as abstract
@@ -15,6 +15,7 @@ INSTANCES = (
     {"MAX_CRASHES": 1, "FLUSHES": 2},
     {"MAX_LOST": 1},
     {"COLLECTORS": 0, "MAX_PENDING": 1},
+    {"WRITERS": 1, "CHECKPOINTS": 1, "MAX_PENDING": 1, "MAX_LOST": 1},
 )
 OFF = (  # each safeguard switched off, on an instance that shows it
     {"CREATE_IF_ABSENT": False},
@@ -39,12 +40,12 @@ SERVING = ("Open", "Created", "Doubt", "Refused")
 
 
 def manifest(m: Manifest) -> abstract.Manifest:
-    return abstract.Manifest(*m)
+    return abstract.Manifest(m.writer_epoch, m.replay_after, m.flushed)
 
 
 def shared(c: Constants, s: Shared) -> abstract.Shared:
     flying = frozenset((kind, manifest(where), manifest(what)) if kind == "Manifest" else (kind, where, what)
-                       for kind, where, what in s.pool)
+                       for kind, where, what in s.pool if kind != "Manifest" or manifest(where) != manifest(what))
     return abstract.Shared(manifest(s.manifest), s.wal, flying, s.acked, s.top, s.late)
 
 

@@ -260,7 +260,7 @@ def test_ranges_grow_to_some_seconds_and_cover_every_seed_once() -> None:
     assert [seed for lo, hi in found for seed in range(lo, hi)] == [*range(7), *range(10, 90_000)]
 
 
-def wait_until(true: object, longest_s: float = 30) -> None:
+def wait_until(true: object, longest_s: float = 120) -> None:
     began = time.monotonic()
     while not true():
         assert time.monotonic() - began < longest_s

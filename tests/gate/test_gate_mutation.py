@@ -99,8 +99,9 @@ def test_every_implementation_has_a_row_and_its_mutants_differ(monkeypatch):
     assert len(asked) == 5 * len(rows) and len(set(asked)) == 16
     [shared] = [check for check in checks_of("engines", GATE) if check.part == "mutation"]
     own = len(asked)
-    parts = ("protocols/boundary_object", "protocols/clones_manifest", "protocols/database_gc_uploads", "protocols/db_reader_view",
-             "protocols/destroy_mark", "protocols/sequenced_metadata", "protocols/sequenced_storage", "kv/wal")
+    parts = ("protocols/boundary_object", "protocols/clones_manifest", "protocols/database_gc_uploads",
+             "protocols/db_reader_view", "protocols/destroy_mark", "protocols/sequenced_metadata",
+             "protocols/sequenced_storage", "kv/wal")
     assert timed(shared).code == 0 and len(asked) - own == 5 * len(parts)
     assert {*asked[own:]} == {f"impl/{part}.py" for part in parts}
 

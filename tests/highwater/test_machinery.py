@@ -35,8 +35,12 @@ BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 TOOLS: dict[str, set[str]] = {
     "highwater/admin/check.py": {"impl/protocols/destroy"},
     "highwater/admin/checkpoints.py": {"impl/protocols/checkpoints", "impl/protocols/destroy_mark"},
+    "highwater/admin/clone.py": {f"impl/protocols/{of}" for of in ("checkpoints", "clones", "clones_manifest")},
     "highwater/admin/destroy.py": {"impl/protocols/destroy", "impl/protocols/destroy_mark"},
+    "highwater/admin/detach.py": {f"impl/protocols/{of}" for of in ("clones", "clones_manifest")},
     "highwater/admin/gc_data.py": {f"impl/protocols/{of}" for of in ("database_gc", "manifest_compactions")},
+    "highwater/admin/several.py": {f"impl/protocols/{of}" for of in ("checkpoints", "destroy", "destroy_mark")},
+    "highwater/admin/unite.py": {f"impl/protocols/{of}" for of in ("checkpoints", "clones", "clones_manifest", "destroy_mark")},
 }
 PARTS = {f"impl/protocols/{part}" for part in ("boundary_object", "sequenced_storage", "sequenced_metadata")}
 # of no protocol: any may be made of them
@@ -87,6 +91,7 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "model/protocols/database_metadata": MODELS,  # it is composed of them
     "model/proofs/database_metadata": {f"model/{room}/{BOUNDARY}" for room in ("proofs", "protocols")},
     "model/proofs/refinements/sequenced_write": {"model/proofs/abstract/sequenced_files"},  # the abstract model that it refines
+    "impl/protocols/manifest_compactions": {"impl/protocols/checkpoints"},  # a compactor's pin
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
     **{f"dst/{room}/clones": {"impl/protocols/checkpoints"} for room in ("mutants", "scenarios")},
     "dst/scripts/clones": {"impl/protocols/checkpoints", "impl/protocols/destroy_mark"},

@@ -4,6 +4,10 @@ import asyncio
 
 import pytest
 
+from highwater.dst.mutants.manifest_compactions import NOT_PINNED_AGAIN
+from highwater.dst.run_spec import Run, drawn_shape
+from highwater.dst.scenarios.manifest_compactions import production
+from highwater.dst.simulate import simulate
 from highwater.impl.codecs.json import compactions as compactions_json
 from highwater.impl.codecs.json.compactions import Compactions
 from highwater.impl.codecs.json.manifest import COMPACTED, InvalidManifest
@@ -309,3 +313,35 @@ def test_a_claim_in_doubt_is_made_certain_before_anything_else_is_picked():
         await all_is_well(store, more=("s3",))
 
     asyncio.run(case())
+
+
+def test_what_a_reader_has_read_stays_until_the_pin_ends(stores):
+    """A collector leaves the manifest that had the inputs. When the pin has ended, it drops the pin, and then the file."""
+    async def case():
+        compacts, collects = (stores_of(system_world(stores.open()), "db", pins=True) for _ in range(2))
+        await initialise(compacts)
+        await flush(compacts, "s1")
+        compactor = Compactor(compacts, pin_ms=60_000)
+        await compactor.open()
+        assert await compactor.compact(nothing) == ("s1",)
+        latest = (await compacts.manifest.current()).value
+        pin, = latest.checkpoints
+        assert (latest.l0, latest.compacted) == ((), ("s1",))
+        await collect(collects, -1)
+        assert (await collects.manifest.read(pin.manifest_id)).l0 == ("s1",)
+        await collects.manifest.drop_ended(skew_ms=-60_000)
+        await collect(collects, -1)
+        assert [file.id for file in await collects.manifest.bounded.list()] == [pin.manifest_id + 2]
+
+    asyncio.run(case())
+
+
+def test_simulation_finds_that_a_compactor_drops_inputs_although_its_pin_was_dropped():
+    build, shape = NOT_PINNED_AGAIN
+
+    def failed(build, seed):
+        drawn = drawn_shape(seed, "manifest_compactions")._replace(**shape)
+        return simulate(Run(seed, scenario="manifest_compactions", shape=drawn), build).kind
+
+    assert any(failed(build, seed) for seed in range(60))
+    assert not any(failed(production, seed) for seed in range(60))

@@ -11,6 +11,7 @@ from highwater.dst.simulate import simulate
 from highwater.impl.codecs.json.wal import (
     InvalidWal,
     Record,
+    WalCheckpoint,
     WalManifest,
     decode_manifest,
     decode_record,
@@ -140,6 +141,24 @@ def test_a_flush_of_a_writer_that_was_succeeded_is_refused(stores):
         await opened(stores.open())
         with pytest.raises(FencedUnapplied):
             await old.flush()
+
+    asyncio.run(case())
+
+
+def test_what_a_checkpoint_refers_to_is_collected_when_it_is_dropped(stores):
+    async def case():
+        store, collector = stores.open(), system_world(stores.open())
+        wal = await opened(store)
+        await wal.append(b"a")
+        taken = await wal.checkpoint()
+        await wal.flush()
+        assert await collect(collector, "db") == []
+        later = await opened(stores.open())
+        await later.append(b"b")
+        await later.flush()
+        assert await collect(collector, "db") == [3, 4] and await ids(store) == [1, 2]
+        await later.drop(taken.number)
+        assert await collect(collector, "db") == [1, 2]
 
     asyncio.run(case())
 
@@ -512,6 +531,10 @@ def test_the_bytes_of_the_manifest_and_of_a_record():
         b'{"flushed":[{"body":"aGVsbG8=","epoch":3,"id":"01J"}],"replay_after":7,"writer_epoch":4}')
     assert decode_record(encode_record(record)) == record and decode_record(b"") is None
     assert decode_manifest(encode_manifest(manifest)) == manifest
+    listed = manifest._replace(checkpoints=(WalCheckpoint(1, 2, 6),), checkpoints_taken=2)
+    assert encode_manifest(listed).startswith(
+        b'{"checkpoints":[{"last_id":6,"number":1,"replay_after":2}],"checkpoints_taken":2,"flushed":[{"body":"')
+    assert decode_manifest(encode_manifest(listed)) == listed
 
 
 @pytest.mark.parametrize("garbage", [b"x", b"[]", b"{}", b'{"body":"?","epoch":1,"id":"a"}'], ids=str)

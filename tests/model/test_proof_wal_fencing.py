@@ -33,6 +33,7 @@ def test_what_is_not_needed_where_a_replay_is_judged_when_it_is_over_and_appends
     ({"FLUSH_EXACT": False}, "Writer.FlushNext", "FlushedIsFirst"),
     ({"EPOCH_CHECK": False}, "Writer.RereadCurrent", "BaseIsPast"),
     ({"GC_BEHIND": False}, "Collector.Delete", "IdsAreContiguous"),
+    ({"SPARE_CHECKPOINTED": False}, "Collector.Delete", "CheckpointIsWhole"),
     ({"UNKNOWN": "conclude"}, "Writer.ReadOther", "RefusedIsNowhere"),
     ({"UNKNOWN": "refuse"}, "Writer.CreateConflict", "RefusedIsNowhere"),
     ({"UNKNOWN": "skip"}, "Writer.SendCreate", "WriterKnowsIds"),

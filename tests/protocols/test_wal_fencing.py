@@ -13,7 +13,7 @@ from highwater.model.protocols.wal_fencing import ALWAYS, Constants, model, reco
 
 @pytest.mark.parametrize(("constants", "states"), [
     ({"MAX_LOST": 1}, 22_770), ({"MAX_PENDING": 1}, 42_969), ({"MAX_CRASHES": 1}, 5_672), ({"COLLECTORS": 2}, 7_152),
-    ({"APPENDS": 2}, 16_860), ({"WRITERS": 3, "COLLECTORS": 0, "FLUSHES": 0}, 14_258)], ids=str)
+    ({"APPENDS": 2}, 16_860), ({"CHECKPOINTS": 1}, 32_050), ({"WRITERS": 3, "COLLECTORS": 0, "FLUSHES": 0}, 14_258)], ids=str)
 def test_larger_instances_hold(constants, states):
     """Larger than a row may be."""
     found = explore(model(Constants(**constants)))

@@ -140,8 +140,9 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     "checkpoints": {"update": "of the stores"},
     "destroy": {"is_sealed": "finish", "release": "finish", "others_of": "finish", "create": "of checkpoints",
                 "delete": "of checkpoints", "commit": "of a writer of the scenario"},
-    "clones": {"opened": "open", **dict.fromkeys(("source_of", "existing", "begin", "restart", "pin", "copy_wal", "initialize",
-                                                 "check_pinned"), "clone"), "release": "detach", "remove": "detach",
+    "clones": {"opened": "open", **dict.fromkeys(("source_of", "existing", "begin", "first", "restart", "pin", "copy_wal",
+                                                 "initialize", "completed", "check_pinned"), "clone"),
+               "release": "detach", "remove": "detach",
                **dict.fromkeys(("append", "flush"), "of a writer of the scenario"), "open": "opened",
                **dict.fromkeys(("create", "delete", "collect"), "of checkpoints")},
     "database_metadata": {

@@ -19,6 +19,7 @@ from highwater.impl.codecs.json import compactions as compactions_json
 from highwater.impl.codecs.json.compactions import InvalidCompactions
 from highwater.impl.codecs.json.manifest import COMPACTED, InvalidManifest
 from highwater.impl.layout import Namespace
+from highwater.impl.protocols.manifest_compactions import name_of_pin
 from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.model.protocols.manifest_compactions import (
     OPENS,
@@ -73,11 +74,20 @@ def job_of(names: tuple[str, ...] | list[str]) -> Job:
     return tuple(sorted(map(sst_of, names)))
 
 
+def job_of_pin(name: str | None) -> Job:
+    """Return the compaction for which a checkpoint of this name is a pin. Raises ValueError for any other name."""
+    job = job_of((name or "").removeprefix("compaction of ").split())
+    if name != name_of_pin(tuple(f"0.{sst}" for sst in job)):
+        raise ValueError(f"{name!r} is no name of a pin")
+    return job
+
+
 def decoded(manifest: bool, body: bytes) -> Manifest | Compactions:
     """Return the content of a file. Raises InvalidManifest, InvalidCompactions, ValueError."""
     stored: Any = (COMPACTED if manifest else compactions_json).decode(body)
     if manifest:
-        return Manifest(stored.compactor_epoch, distinct(map(sst_of, stored.l0)), job_of(stored.compacted))
+        return Manifest(stored.compactor_epoch, distinct(map(sst_of, stored.l0)), job_of(stored.compacted),
+                        distinct((job_of_pin(one.name), one.manifest_id) for one in stored.checkpoints))
     return Compactions(stored.compactor_epoch, distinct(map(job_of, stored.jobs)))
 
 
@@ -174,7 +184,7 @@ class Trace(trace.Trace):
         client, manifest, i = e.client, of_manifest(e.key), file_id(e.key)
         if e.op == "list" and not (e.truncated or e.condition):
             ids = [file_id(key) for key in e.keys]
-            return Match(client, ("Read", "ReadFenced", "ReadLanded", STUTTER), (),
+            return Match(client, ("Read", "ReadFenced", "ReadLanded", "ReadUnpinned", STUTTER), (),
                          lambda a, s, l, s2, l2: about(l) == manifest and l.pc == "Idle" and ids == ids_of(s, manifest)
                          and (a is not STUTTER or (isinstance(l, Compactor) and l.task == "Pick")), e.op, unheard=True)
         if e.key in BOUNDARIES and e.op in LOOKS:
@@ -199,6 +209,12 @@ class Trace(trace.Trace):
         if e.op == "list" and not (e.truncated or e.condition):
             ids = [file_id(key) for key in e.keys]
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: ids == ids_of(s, manifest), e.op)
+        if e.op == "create" and e.key not in BOUNDARIES:
+            return self._drops(e, manifest, i)
+        if e.op == "get" and e.key not in BOUNDARIES:
+            file = decoded(manifest, e.body) if e.status == 200 else None
+            return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: (
+                shown(s, manifest, i) == file or is_dead(s, manifest, i)), e.op)
         if e.op == "delete":
             return Match(client, (STUTTER,) if e.status == 404 else (delete, STUTTER), (i,),
                          lambda a, s, l, s2, l2: a is not STUTTER or not shown(s, manifest, i), e.op)
@@ -208,6 +224,14 @@ class Trace(trace.Trace):
             value = int(e.body) if e.op in LOOKS and e.status == 200 else None
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: value in (None, boundary_of(s, manifest)), e.op)
         raise self._no_action(e, "a collector")
+
+    def _drops(self, e: Event, manifest: bool, i: int | None) -> Match:
+        """Match the create of a manifest without pins that have ended."""
+        file = decoded(manifest, e.body)
+        if e.status != 200:
+            return Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: shown(s, manifest, i) is not None, e.op)
+        return Match(e.client, ("DropPin", "PutBehind"), None, lambda a, s, l, s2, l2: (
+            shown(s2, manifest, i) != shown(s, manifest, i) and (a == "PutBehind" or shown(s2, manifest, i) == file)), e.op)
 
     # --- requests that nobody waits for
 

@@ -28,8 +28,8 @@ KEYS = Keys("db/wal", listed=(WAL.prefix,), single=(MANIFEST,))
 
 def constants(writers: int, collectors: int) -> Constants:
     """Return the constants of a model without bounds, for traces of so many clients."""
-    return Constants(WRITERS=writers, COLLECTORS=collectors, APPENDS=None, FLUSHES=None, MAX_PENDING=None, MAX_LOST=None,
-                     MAX_CRASHES=None)
+    return Constants(WRITERS=writers, COLLECTORS=collectors, APPENDS=None, FLUSHES=None, CHECKPOINTS=None, MAX_PENDING=None,
+                     MAX_LOST=None, MAX_CRASHES=None)
 
 
 def refiner(c: Constants) -> Refiner:
@@ -51,7 +51,8 @@ def record_of(record: Record | None) -> Any:
 
 def manifest_of(body: bytes) -> Manifest:
     found: WalManifest = decode_manifest(body)
-    return Manifest(found.writer_epoch, found.replay_after, distinct(map(record_of, found.flushed)))
+    return Manifest(found.writer_epoch, found.replay_after, distinct(map(record_of, found.flushed)),
+                    distinct(map(tuple, found.checkpoints)), found.checkpoints_taken)
 
 
 class Trace(trace.Trace):
@@ -60,7 +61,7 @@ class Trace(trace.Trace):
     alien = (*trace.ALIEN, InvalidWal)
     calls, claims = CALLS, JUDGES
     keyed = ("got",)
-    bodiless = ("not open", "flushed", "not flushed", "deleted", "not deleted")
+    bodiless = ("not open", "flushed", "not flushed", "not checkpointed", "deleted", "not deleted")
 
     def _updates(self, e: Event) -> list[str]:
         """Return the update in a record. (A flush puts none: it says that the log's records are in the database.)"""
@@ -84,7 +85,7 @@ class Trace(trace.Trace):
                 raise self._misled(e, "its open was answered before" if e.client in self.answered else "it was not opened")
             self.answered.add(e.client)
             last = self._last_of(e)
-            if e.op == "flushed" and last and last.kind != "told" and last.key != MANIFEST:
+            if e.op in ("flushed", "checkpointed", "dropped") and last and last.kind != "told" and last.key != MANIFEST:
                 raise self._misled(e, "it has asked for something else since")
             if e.op == "committed" and not (last and last.key == MANIFEST and last.kind == "applied"
                                             and last.op in ("get", "get_if_changed")):
@@ -150,9 +151,10 @@ class Trace(trace.Trace):
         if e.op not in ("create", "update"):
             raise self._no_action(e, "a writer")
         if e.status != 200:
-            return Match(e.client, ("ClaimConflict", "FlushConflict", "LoseManifest"), ())
+            return Match(e.client, ("ClaimConflict", "FlushConflict", "LoseManifest", "CheckpointConflict", "LoseCheckpoint"),
+                         None)
         found = manifest_of(e.body)
-        return Match(e.client, ("Claim", "FlushNext", "LoseManifest"), (),
+        return Match(e.client, ("Claim", "FlushNext", "LoseManifest", "CheckpointNext", "LoseCheckpoint"), None,
                      lambda a, s, l, s2, l2: s2.manifest == found)
 
     def _of_wal(self, e: Event) -> Match:
@@ -192,8 +194,10 @@ class Trace(trace.Trace):
 
     def _sends(self, event: tuple) -> Match:
         *_, client, request = event
-        actions = ("SendManifest",) if request[0] == "Manifest" else ("SendCreate",) if request[2] else ("SendFence",)
-        return Match(client, actions, (), lambda a, s, l, s2, l2: s2.pool[-1][-1] == request[-1] and (
+        actions = ("SendManifest", "SendCheckpoint")
+        if request[0] != "Manifest":
+            actions = ("SendCreate",) if request[2] else ("SendFence",)
+        return Match(client, actions, None, lambda a, s, l, s2, l2: s2.pool[-1][-1] == request[-1] and (
             request[0] == "Manifest" or s2.pool[-1] == request))
 
     def _arrived(self, e: Event) -> None:
@@ -226,6 +230,10 @@ class Trace(trace.Trace):
             if e.client != f"Writer#{writer}":
                 raise self._misled(e, "the record is another writer's")
             return self._says(e, lambda s, l: SAID[e.op](s, l, (writer, number)))
+        if e.op in ("checkpointed", "dropped"):
+            number, *ids = map(int, e.body.split(b"."))
+            return self._says(e, lambda s, l: l.pc == "Open" and (
+                (number, *ids) in l.base.checkpoints if ids else all(one[0] != number for one in l.base.checkpoints)))
         return self._says(e, lambda s, l: OF_OTHERS[e.op](s, l))
 
 
@@ -261,5 +269,5 @@ SAID = {  # response to an append -> the condition under which it is true
 OF_OTHERS = {  # the same for an open, or a flush
     "not open": lambda s, w: w.pc not in ("Open", "Created"),
     "flushed": lambda s, w: w.pc == "Open" and w.base is not None and w.base.flushed == w.has,
-    "not flushed": lambda s, w: w.pc in ("Open", "Reread", "Fenced"),
+    **dict.fromkeys(("not flushed", "not checkpointed"), lambda s, w: w.pc in ("Open", "Reread", "Fenced")),
 }

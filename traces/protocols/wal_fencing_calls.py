@@ -58,6 +58,22 @@ CALLS: Calls = with_timeouts({
         "Closed": definite("not flushed", "this writer had stopped, and sent nothing: open another one", NONE),
         "OutcomeUnknown": indefinite("not flushed", "acknowledged records stay durable; open another writer", NONE),
     },
+    "checkpoint": {
+        "WalCheckpoint": returns("checkpointed", "collectors spare the WAL objects of all records that are not flushed",
+                                 update=NONE),
+        "FencedUnapplied": definite("not checkpointed", "a later writer has taken over; no checkpoint was taken", NONE,
+                                    "unapplied"),
+        "Closed": definite("not checkpointed", "this writer had stopped, and sent nothing: open another one", NONE),
+        "OutcomeUnknown": indefinite("not checkpointed", "it may be listed: open another writer, and look in its manifest",
+                                     NONE),
+    },
+    "drop": {
+        "NoneType": returns("dropped", "the checkpoint is not listed", update=NONE),
+        "FencedUnapplied": definite("not checkpointed", "a later writer has taken over; this call dropped nothing", NONE,
+                                    "unapplied"),
+        "Closed": definite("not checkpointed", "this writer had stopped, and sent nothing: open another one", NONE),
+        "OutcomeUnknown": indefinite("not checkpointed", "it may be dropped: open another writer, and drop it again", NONE),
+    },
     "read": {
         "Known": returns("read", "the manifest", update=NONE),
         "Unavailable": definite("not read", "call again", NONE),

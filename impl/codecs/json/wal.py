@@ -7,6 +7,11 @@ object.
 `body` is base64. `epoch` is the epoch of the writer that appended the record. `id` is unique, so that a writer can tell its own
 object from another one with the same body. `replay_after` is the last WAL id whose record has been flushed. Real systems hold
 the names of SSTs in place of the flushed records; the proof is the same for both.
+
+Once a checkpoint was taken, the manifest has two more fields. `checkpoints_taken` counts the checkpoints ever taken, and the
+count before a checkpoint is its number. `checkpoints` lists those that are not dropped, as objects of `number`, `replay_after`
+and `last_id`. A program that does not know these fields loses them at its next put, and collects what they keep. So take
+checkpoints only where every writer and collector knows them.
 """
 
 import json
@@ -26,12 +31,26 @@ class Record(NamedTuple):
     body: bytes
 
 
+class WalCheckpoint(NamedTuple):
+    """A checkpoint: the WAL objects whose ids are after `replay_after`, up to `last_id`, are kept while it is listed."""
+
+    number: int
+    replay_after: int
+    last_id: int
+
+    def refers_to(self, i: int) -> bool:
+        """Return whether the object of this id is kept for the checkpoint."""
+        return self.replay_after < i <= self.last_id
+
+
 class WalManifest(NamedTuple):
     """The decoded content of the WAL's manifest."""
 
     writer_epoch: int = 0
     replay_after: int = 0
     flushed: tuple[Record, ...] = ()
+    checkpoints: tuple[WalCheckpoint, ...] = ()
+    checkpoints_taken: int = 0
 
 
 class InvalidWal(Indefinite):
@@ -67,13 +86,19 @@ def decode_record(body: bytes) -> Record | None:
 
 
 def encode_manifest(manifest: WalManifest) -> bytes:
-    return ENCODER.encode(manifest._asdict() | {"flushed": [document_of(record) for record in manifest.flushed]}).encode()
+    document = manifest._asdict() | {"flushed": [document_of(record) for record in manifest.flushed],
+                                     "checkpoints": [one._asdict() for one in manifest.checkpoints]}
+    if not manifest.checkpoints_taken:
+        del document["checkpoints"], document["checkpoints_taken"]
+    return ENCODER.encode(document).encode()
 
 
 def decode_manifest(body: bytes) -> WalManifest:
     """Decode the WAL's manifest. Raises InvalidWal."""
     try:
         document = json.loads(body)
-        return WalManifest(document["writer_epoch"], document["replay_after"], tuple(map(record_of, document["flushed"])))
-    except (ValueError, TypeError, KeyError) as error:
+        checkpoints = tuple(WalCheckpoint(**one) for one in document.get("checkpoints", ()))
+        return WalManifest(document["writer_epoch"], document["replay_after"], tuple(map(record_of, document["flushed"])),
+                           checkpoints, document.get("checkpoints_taken", 0))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InvalidWal(f"not a WAL manifest: {body[:60]!r}: {error}") from None

@@ -59,7 +59,7 @@ class Plain:
             if not arguments:
                 read[f] = tables[f]
             elif result is not bool:
-                read[f] = tables[f].__getitem__
+                read[f] = tables[f].__getitem__ if len(arguments) == 1 else lambda *xs, values=tables[f]: values[xs]
             elif len(arguments) == 1:
                 read[f] = tables[f].__contains__
             else:

@@ -38,9 +38,9 @@ def id_of(number: int) -> str:
 
 
 def database(ssts: Sequence[Sequence[Row]], wal: Sequence[Sequence[Row] | None] = (), codec: int = 0,
-             **fields) -> tuple[MemoryStore, Manifest]:
-    """A database at "db": the SSTs in L0, the newest last; WAL objects, None for a fence."""
-    store, built = MemoryStore(), {id_of(i): sst_of(rows, codec, 200, 5) for i, rows in enumerate(ssts, 1)}
+             first: int = 1, **fields) -> tuple[MemoryStore, Manifest]:
+    """A database at "db": the SSTs in L0, the newest last, with ids from `first` on; WAL objects, None for a fence."""
+    store, built = MemoryStore(), {id_of(i): sst_of(rows, codec, 200, 5) for i, rows in enumerate(ssts, first)}
     manifest = Manifest(initialized=True, ssts=tuple(Sst(name, one.info, 2) for name, one in built.items()),
                         l0=tuple(View(name, name) for name in reversed(built)), wal_id_last_seen=len(wal),
                         last_l0_seq=max((row.seq for rows in ssts for row in rows), default=0))._replace(**fields)

@@ -62,7 +62,7 @@ def refiners_of(c: Constants, make: Callable[[Model], Refiner] | None = None) ->
         "epochs": manifest_epochs.refiner(manifest_epochs.constants(c.WRITERS, c.COMPACTORS, 0, 0, 0, True)._replace(
             WRITER_CHECKPOINTS=False)),
         "claims": manifest_compactions.refiner(manifest_compactions.constants(1, c.COMPACTORS, 0)),
-        "wal": with_pages(wal_fencing.refiner(wal_fencing.constants(c.WRITERS, c.COLLECTORS))),
+        "wal": with_pages(wal_fencing.refiner(wal_fencing.constants(c.WRITERS, c.COLLECTORS)._replace(CHECKPOINTS=0))),
     }
     return {name: make(of.model) for name, of in found.items()} if make else found
 
