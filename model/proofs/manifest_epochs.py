@@ -13,14 +13,16 @@ least that of the other, and if it takes nothing back: SSTs, what is compacted, 
 - An instance of any role: WriterKnowsIds: 1 <= n <= latest, once it has listed; and once it has read it has a base.
   WriterBaseIsRead, WriterBaseHoldsSsts, WriterBaseHoldsCheckpoints: its base is manifest n. WriterEpochIsNext: it opens with
   the epoch after that of its base, and updates with one that is no lower than that.
-- WriterIsPinned, OneWriterCheckpoint: a manifest of a writer lists a checkpoint of itself; none lists two of writers.
+- WriterIsPinned: a manifest of a writer lists a checkpoint of itself. WriterCheckpointHasEpoch, WriterHasOneCheckpoint: a
+  manifest lists none of another writer than that whose epoch it has, and not two of that one.
   WriterCheckpointIsKept: manifests of other roles keep it. CompactorBaseHoldsPins, CollectorBaseHoldsPins: their bases do.
-- WriterIsFresh: a flush that a writer has not begun is in no manifest; nor is the one that it is at, unless it met a conflict
-  or had no reply, and then it looks: FlushIsNew, what it adds is not in its base. FencedIsTold.
+- WriterIsOpened: the epoch of an open writer was opened by it. WriterIsFresh: a flush that a writer has not begun is in no
+  manifest; nor is the one that it is at, unless it met a conflict or had no reply, and then it looks: FlushIsNew, what it adds
+  is not in its base. FencedIsTold.
 - PickedIsKept: what a compactor has merged is in the latest manifest.
 - A request in flight: PendingIsNext: the manifest of the id before its own is there; PendingNumbersFollow,
   PendingSstsFollow, PendingCheckpointsFollow: it follows that. PendingSstIsOnce, PendingWalIsBehind, PendingIsFresh,
-  PendingIsPinned, PendingOneWriterCheckpoint, PendingCheckpointIsKept: as of manifests.
+  PendingIsPinned, PendingCheckpointHasEpoch, PendingWriterHasOneCheckpoint, PendingCheckpointIsKept: as of manifests.
 - A reader: ReaderKnowsIds. OwedIsKept: what it must show is in the latest manifest, or in the one that it has listed;
   GotIsKept: what it showed is in the latest. ReadIsCurrent.
 
@@ -449,8 +451,14 @@ def is_pinned(role, epoch, i, a):
     return Implies(at(role, "Writer"), a.writer_checkpoints(epoch, i))
 
 
-def has_one_checkpoint(a, d, e, i, j):
-    return Implies(And(a.writer_checkpoints(d, i), a.writer_checkpoints(e, j)), And(d == e, i == j))
+def has_epoch(a, e, i):
+    """Say that a checkpoint of a writer in the manifest `a` is of the writer that `a` has the epoch of."""
+    return Implies(a.writer_checkpoints(e, i), e == a.writer_epoch)
+
+
+def has_one_checkpoint(a, i, j):
+    """Say that of that writer `a` does not list two."""
+    return Implies(And(a.writer_checkpoints(a.writer_epoch, i), a.writer_checkpoints(a.writer_epoch, j)), i == j)
 
 
 def pins_follow(a, b, role, e, x):
@@ -462,12 +470,16 @@ def writer_is_pinned(c, s, i: Id):
     return Or(not c.WRITER_CHECKPOINTS, Implies(is_id(s, i), is_pinned(s.by_role(i), s.by_epoch(i), i, file(s, i))))
 
 
-def one_writer_checkpoint(c, s, n: Id, d: Epoch, e: Epoch, i: Id, j: Id):
-    return Implies(is_id(s, n), has_one_checkpoint(file(s, n), d, e, i, j))
+def writer_checkpoint_has_epoch(c, s, n: Id, e: Epoch, i: Id):
+    return Implies(is_id(s, n), has_epoch(file(s, n), e, i))
 
 
-def writer_checkpoint_is_kept(c, s, i: Id, j: Id, e: Epoch, x: Id):
-    return Implies(follows(s, i, j), pins_follow(file(s, i), file(s, j), s.by_role(j), e, x))
+def writer_has_one_checkpoint(c, s, n: Id, i: Id, j: Id):
+    return Implies(is_id(s, n), has_one_checkpoint(file(s, n), i, j))
+
+
+def writer_checkpoint_is_kept(c, s, i: Id, e: Epoch, x: Id):
+    return Implies(follows(s, i, i + 1), pins_follow(file(s, i), file(s, i + 1), s.by_role(i + 1), e, x))
 
 
 def pending_is_pinned(c, s, q: Place):
@@ -475,8 +487,12 @@ def pending_is_pinned(c, s, q: Place):
         s.with_by_role(q), s.with_by_epoch(q), s.after(q) + 1, manifest(s, "with_", q))))
 
 
-def pending_one_writer_checkpoint(c, s, q: Place, d: Epoch, e: Epoch, i: Id, j: Id):
-    return Implies(under_way(s, q), has_one_checkpoint(manifest(s, "with_", q), d, e, i, j))
+def pending_checkpoint_has_epoch(c, s, q: Place, e: Epoch, i: Id):
+    return Implies(And(under_way(s, q), s.after(q) == s.top), has_epoch(manifest(s, "with_", q), e, i))
+
+
+def pending_writer_has_one_checkpoint(c, s, q: Place, i: Id, j: Id):
+    return Implies(under_way(s, q), has_one_checkpoint(manifest(s, "with_", q), i, j))
 
 
 def pending_checkpoint_is_kept(c, s, q: Place, e: Epoch, x: Id):
@@ -516,6 +532,10 @@ def may_hold(w, k):
     """Say that a manifest may hold this flush of the writer."""
     alive = at(w.pc, "Idle", "Listed", "Ready")
     return Or(Not(alive), And(w.open, Or(k < w.k, And(k == w.k, w.tries != 0))))
+
+
+def writer_is_opened(c, s, i: Writer):
+    return Implies(i.open, s.opened_Writer(i.me, i.epoch))
 
 
 def writer_is_fresh(c, s, w: Writer, k: Count):
@@ -600,11 +620,13 @@ CLAUSES = {
     "CheckpointsFollow": file_checkpoints_follow, "SstIsOnce": sst_is_once, "WalIsBehind": wal_is_behind,
     "LatestIsHighest": latest_is_highest, "LatestHoldsAll": latest_holds_all,
     "CommitsAreOfLatest": commits_are_of_latest, "WriterIsPinned": writer_is_pinned,
-    "OneWriterCheckpoint": one_writer_checkpoint, "WriterCheckpointIsKept": writer_checkpoint_is_kept,
-    "PendingIsPinned": pending_is_pinned, "PendingOneWriterCheckpoint": pending_one_writer_checkpoint,
+    "WriterCheckpointHasEpoch": writer_checkpoint_has_epoch, "WriterHasOneCheckpoint": writer_has_one_checkpoint,
+    "WriterCheckpointIsKept": writer_checkpoint_is_kept, "PendingIsPinned": pending_is_pinned,
+    "PendingCheckpointHasEpoch": pending_checkpoint_has_epoch,
+    "PendingWriterHasOneCheckpoint": pending_writer_has_one_checkpoint,
     "PendingCheckpointIsKept": pending_checkpoint_is_kept, "AckedIsKept": acked_is_kept,
     **{name: clause for role, sort in INSTANCES_OF.items() for name, clause in of_role(role, sort).items()},
-    "WriterIsFresh": writer_is_fresh, "FlushIsNew": flush_is_new, "FencedIsTold": fenced_is_told,
+    "WriterIsOpened": writer_is_opened, "WriterIsFresh": writer_is_fresh, "FlushIsNew": flush_is_new, "FencedIsTold": fenced_is_told,
     "PickedIsKept": picked_is_kept, "PendingIsNext": pending_is_next, "PendingNumbersFollow": pending_numbers_follow,
     "PendingSstsFollow": pending_ssts_follow, "PendingCheckpointsFollow": pending_checkpoints_follow,
     "PendingSstIsOnce": pending_sst_is_once, "PendingWalIsBehind": pending_wal_is_behind, "PendingIsFresh": pending_is_fresh,
@@ -659,6 +681,20 @@ def epochs_are_monotone(c, s, i: Id, j: Id):
 
 def flush_is_kept(c, s):
     return every_sst(s, lambda v, k: Implies(s.acked(v, k), in_file(s, s.top, v, k)))
+
+
+def one_writer_checkpoint(c, s, n: Id):
+    a = file(s, n)
+
+    def is_kept(i: Any) -> Any:
+        return s.some(Epoch, lambda e: a.writer_checkpoints(e, i))
+
+    def has_one_epoch(i: Any) -> Any:
+        return s.every(Epoch, lambda d: s.every(Epoch, lambda e: Implies(
+            And(a.writer_checkpoints(d, i), a.writer_checkpoints(e, i)), d == e)))
+
+    one_id = s.every(Id, lambda i: s.every(Id, lambda j: Implies(And(is_kept(i), is_kept(j)), i == j)))
+    return Implies(is_id(s, n), And(one_id, s.every(Id, has_one_epoch)))
 
 
 def read_is_current(c, s, r: Reader):
@@ -780,9 +816,9 @@ INSTANCES = (
     {"MAX_PENDING": 2},
 )
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
-WALKED = {"WRITERS": 3, "COMPACTORS": 2, "COLLECTORS": 2, "READERS": 1, "FLUSHES": 3, "COMPACTIONS": 2, "CHECKPOINTS": 2,
-          "OPEN_RETRIES": 2, "MAX_PENDING": 2, "MAX_LOST": 2, "MAX_CRASHES": 1}
-WALKS, STEPS = 8, 80
+WALKED = {"WRITERS": 2, "COMPACTORS": 2, "COLLECTORS": 1, "READERS": 1, "FLUSHES": 3, "COMPACTIONS": 2, "CHECKPOINTS": 2,
+          "OPEN_RETRIES": 1, "MAX_PENDING": 2, "MAX_LOST": 1, "MAX_CRASHES": 1}
+WALKS, STEPS = 4, 60
 RLIMIT = 300_000  # of a query
 
 
