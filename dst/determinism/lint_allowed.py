@@ -21,6 +21,7 @@ MACHINERY = (
     Allowed("impl/codecs/slatedb/flatbuffer.py", "cache", "@cache slots_of", PURE),
     Allowed("impl/codecs/slatedb/flatbuffer.py", "cache", "ulid_of", PURE),
     Allowed("impl/layout.py", "cache", "lru_cache(LATELY)", PURE),
+    Allowed("impl/stores/databases.py", "concurrency", "import asyncio", "a real store, of files; it is not simulated"),
     Allowed("impl/stores/memory.py", "concurrency", "import threading", "a real store, for threads; it is not simulated"),
     Allowed("impl/stores/memory.py", "time", "import time", "a real store, whose objects are as old as they are"),
     Allowed("impl/stores/verified.py", "frames", "last = error", "raised again by the same call"),

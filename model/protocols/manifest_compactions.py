@@ -508,7 +508,7 @@ def dropped_is_pinned(c: Constants, s: Shared) -> bool:
 def dropped(c: Constants, s: Shared) -> list[tuple[Manifest, Sst]]:
     """Each SST that a manifest ahead of the boundary drops from L0, with this manifest; none where nobody pins."""
     steps = [(a, b) for i, (a, b) in enumerate(pairwise(s.manifests), 1) if a and b and i > s.manifest_boundary]
-    return [(b, x) for a, b in steps for x in a.l0 - b.l0 if c.PINS]
+    return [(b, x) for a, b in steps for x in sorted(a.l0 - b.l0) if c.PINS]
 
 
 def pinned_in(s: Shared, m: Manifest, x: Sst) -> bool:

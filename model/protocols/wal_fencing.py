@@ -546,7 +546,7 @@ def refused_is_nowhere(c: Constants, s: Shared) -> bool:
 
 def checkpoint_is_whole(c: Constants, s: Shared) -> bool:
     """Each WAL object that a listed checkpoint refers to is there, as it was first written."""
-    ids = [i for _, after, last in s.manifest.checkpoints for i in range(after + 1, last + 1)]
+    ids = {i for _, after, last in s.manifest.checkpoints for i in range(after + 1, last + 1)}
     return all(slot(s, i) and slot(s, i) == in_slot(s.first, i) for i in ids)
 
 

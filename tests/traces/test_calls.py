@@ -23,7 +23,7 @@ TABLES = {stem: table for stem in STEMS if not named(stem).model
           and (table := import_module(f"highwater.traces.protocols.{stem}").Trace.calls)}
 UNSAID = {  # errors that no table has -> why
     "StoreError": "the base of all", "Definite": "a base", "Indefinite": "a base", "Fenced": "a base",
-    "TaskCancelled": "of a task, which no call returns",
+    "TaskCancelled": "of a task, which no call returns", "Unpinned": "caught where it is raised, and the job pinned anew",
 }
 MISSING = {"store_primitives"}  # the calls of a store are judged by their kind of response
 ALSO = {  # protocol -> modules whose errors its table has, too
