@@ -24,7 +24,7 @@ from botocore.credentials import Credentials
 BUGS = ("double_commit", "lost_update", "blind_overwrite", "stale_read", "deletes_referenced", "success_on_412",
         "success_on_timeout", "error_on_own_commit", "hangs", "told_before", "commit_before_data")
 TRIES = 10
-TIMEOUT_S = 2
+TIMEOUT_S = float(os.environ.get("COMMITTER_TIMEOUT_S", "2"))  # of a request
 NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
 
