@@ -102,8 +102,9 @@ async def database_at(manifests: MetadataStore, path: str) -> Committed:
 
 
 async def source_at(manifests: MetadataStore, path: str, checkpoint: str | None) -> Found:
-    """Return the state that a new database can be made of. Raises what `database_at` raises; Unusable for a database that is
-    not initialized or is destroyed, and for a checkpoint that is missing, has ended, or has lost its manifest."""
+    """Return the state that a new database can be made of. Raises what `database_at` raises; ValueError for a checkpoint that
+    is not listed; Unusable for a database that is not initialized or is destroyed, and for a checkpoint that has ended or has
+    lost its manifest."""
     latest = await database_at(manifests, path)
     if not latest.value.initialized:
         raise Unusable(path, "it is an unfinished clone, whose SSTs are not pinned yet: finish it first")
@@ -113,7 +114,7 @@ async def source_at(manifests: MetadataStore, path: str, checkpoint: str | None)
         return Found(path, latest, *latest)
     entry = found(latest.value, checkpoint)
     if entry is None:
-        raise Unusable(path, CheckpointMissing(checkpoint))
+        raise ValueError(f"{path!r}: {CheckpointMissing(checkpoint)}")
     if not entry.active(manifests.world.clock.now_ms()):
         raise Unusable(path, CheckpointEnded(checkpoint))
     try:

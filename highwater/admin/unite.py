@@ -111,7 +111,7 @@ async def chosen_of(stores: StoreOf, sources: list[str], checkpoints: Iterable[s
     for checkpoint in checkpoints:
         owner = next((source for source in sources if found(latest[source], checkpoint)), None)
         if owner is None:
-            raise several.Unusable(", ".join(sources), CheckpointMissing(checkpoint))
+            raise ValueError(f"{', '.join(map(repr, sources))}: {CheckpointMissing(checkpoint)}")
         if owner in chosen:
             raise ValueError(f"{owner!r} has both checkpoints {chosen[owner]} and {checkpoint}: give one for each source")
         chosen[owner] = checkpoint

@@ -213,7 +213,7 @@ REFUSED = {
     "common keys": (("union", "{left}", "{whole}", "{new}"), SAFETY, "project them to spans without a common key first"),
     "taken": (("project", "{whole}", "{left}", "--end", "d"), SAFETY, "is a database with other rows"),
     "same SST ids": (("union", "{left}", "{twin}", "{new}", "--split", "b"), SAFETY, "own an SST"),
-    "unknown checkpoint": (("union", "{left}", "{right}", "{new}", "-s", UUIDS[0]), SAFETY, "is not listed"),
+    "unknown checkpoint": (("union", "{left}", "{right}", "{new}", "-s", UUIDS[0]), BAD_INPUT, "is not listed"),
 }
 
 
