@@ -14,7 +14,8 @@ verify-deep: setup fizzbee  ## the same rows with more seeds, all strategies and
 	@$(BIN)/highwater verify --deep
 
 test: setup fizzbee servers  ## the test suite
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --max-worker-restart 0
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --max-worker-restart 0 \
+	  -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true  # a test that does not end fails, and says where it was
 
 slow: setup fizzbee servers  ## the tests that take long, most of which ask what rows of the gate ask, too
 	@$(BIN)/python -m pytest -m slow -n 2

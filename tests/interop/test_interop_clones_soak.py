@@ -1,0 +1,226 @@
+"""Clones of ours and of a released client, made of a database that a released client writes and compacts, for a chosen time.
+
+A released client writes into the clones and compacts them. Ours detaches and destroys them. Both collectors collect the
+database and its clones. Requests are held, delayed or answered late. A clone has what was flushed before it was begun, and
+keeps it.
+
+    HIGHWATER_SOAK_S=600 HIGHWATER_SOAK_SEED=7 .venv/bin/python -m pytest -m interop -s tests/interop -k keeps_its_rows
+
+SSTs and WAL objects have no boundary, only an age (DATA_MIN_AGE_MS) that everything held must be shorter than.
+"""
+
+import asyncio
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+import pytest
+
+from highwater.admin import gc_data
+from highwater.admin.clone import cloned
+from highwater.admin.destroy import destroyed
+from highwater.admin.detach import detached
+from highwater.impl.errors import StoreError
+from highwater.impl.stores.s3 import S3Store, connect
+from highwater.impl.stores.system import Ulids, system_world
+from tests.support.slatedb.client import PeerError, compacting
+from tests.support.slatedb.recorded import BUCKET, KEY, SECRET, URL, Scene, recorded
+from tests.support.slatedb.releases import NEWEST
+
+pytestmark = pytest.mark.interop
+SOAK_S = float(os.environ.get("HIGHWATER_SOAK_S", 30))
+SEED = int(os.environ.get("HIGHWATER_SOAK_SEED", 1))
+DATA_MIN_AGE_MS = 30_000
+OURS = ("cloner", "detacher", "destroyer", "collector")
+RULES = ("PUT */manifest/*", "GET */manifest/*", "LIST */manifest*", "PUT */compactions/*", "PUT */gc/*", "PUT */wal/*",
+         "GET */wal/*", "DELETE */manifest/*")
+
+
+class Soak:
+    """`flushed`: the rows in the SSTs of the database; `clones`: the rows that each clone must show, whoever has made it."""
+
+    def __init__(self, scene: Scene, seed: int):
+        self.scene, self.seed, self.over = scene, seed, threading.Event()
+        self.tried: dict[str, str] = {}
+        self.flushed: dict[str, str] = {}
+        self.clones: dict[str, dict[str, str]] = {}
+        self.counts: Counter[str] = Counter()
+        self.errors: list[BaseException] = []
+
+    def run(self, seconds: float) -> None:
+        """Raises what a thread raises."""
+        work = (self.write, self.clone_theirs, self.clone_ours, self.use, self.detach, self.destroy, self.collect_ours,
+                self.collect_theirs, self.read, self.hold)
+        threads = [threading.Thread(target=self.kept, args=(one,), daemon=True) for one in work]
+        for thread in threads:
+            thread.start()
+        self.over.wait(seconds)
+        self.over.set()
+        self.scene.rules("")
+        for thread in threads:
+            thread.join(300)
+        assert not self.errors and not any(thread.is_alive() for thread in threads), self.errors
+
+    def kept(self, work: Callable[[Random], None]) -> None:
+        try:
+            work(Random(f"{self.seed} {work.__name__}"))
+        except BaseException as error:
+            self.errors.append(error)
+            self.over.set()
+
+    def world(self, name: str) -> Any:
+        return system_world(S3Store(connect(self.scene.session.urls[name]), BUCKET, ids=Ulids()))
+
+    def count(self, what: str, work: Callable[[], Any]) -> bool:
+        """Say whether a call succeeded. What a client refuses is counted, and is no error here."""
+        try:
+            work()
+        except (PeerError, StoreError, ValueError) as error:
+            self.counts[f"{what}: {type(error).__name__}: {str(error)[:60]}"] += 1
+            return False
+        self.counts[what] += 1
+        return True
+
+    @staticmethod
+    def ours(verb: Callable[..., Any], *words: Any) -> None:
+        asyncio.run(verb(*words))
+
+    def pause(self, random: Random, longest_s: float) -> bool:
+        return self.over.wait(random.uniform(0.1, longest_s))
+
+    # --- the database
+
+    def write(self, random: Random) -> None:
+        number = 0
+        while not self.over.is_set():
+            self.scene.A.open(path="db", url=URL, settings=compacting(NEWEST))
+            for _ in range(random.randrange(5, 40)):
+                batch = {f"db{number + i:06d}": str(random.random()) for i in range(random.randrange(1, 6))}
+                number += len(batch)
+                self.tried |= batch
+                self.scene.A.put(**batch)
+                self.scene.A.flush()
+                self.flushed |= batch
+                if self.pause(random, 0.5):
+                    break
+            self.scene.A.close()
+
+    # --- clones
+
+    def clone_theirs(self, random: Random) -> None:
+        self.clone("theirs", random, lambda path: self.scene.K.clone(path=path, url=URL, sources=[["db", None, None]]))
+
+    def clone_ours(self, random: Random) -> None:
+        world = self.world("cloner")
+        self.clone("ours", random, lambda path: self.ours(cloned, world, ["db", path], None, False, False))
+
+    def clone(self, whose: str, random: Random, made: Callable[[str], Any]) -> None:
+        number = 0
+        while not self.pause(random, 6):
+            path, before = f"{whose}{number}", dict(self.flushed)
+            number += 1
+            if before and self.count(f"clones of {whose}", partial(made, path)):
+                self.clones[path] = before
+
+    def use(self, random: Random) -> None:
+        """Open a clone, and write until it is compacted or nearly so."""
+        number = 0
+        while not self.pause(random, 1):
+            path = self.any_of(random)
+            opens = partial(self.scene.U.open, path=path, url=URL, settings=compacting(NEWEST))
+            if not path or not self.count("clones opened", opens):
+                continue
+            for _ in range(random.randrange(1, 12)):
+                row = {f"own{number:06d}": path}
+                number += 1
+                self.tried |= row
+                if not self.count("rows put into clones", partial(self.put, row)):
+                    break  # it is destroyed meanwhile
+                if path in self.clones:
+                    self.clones[path] = self.clones[path] | row
+            self.count("clones closed", self.scene.U.close)
+
+    def put(self, row: dict[str, str]) -> None:
+        self.scene.U.put(**row)
+        self.scene.U.flush()
+
+    def any_of(self, random: Random) -> str:
+        return random.choice([*self.clones, ""])
+
+    def detach(self, random: Random) -> None:
+        world = self.world("detacher")
+        while not self.pause(random, 2):
+            if path := self.any_of(random):
+                self.count("detaches", partial(self.ours, detached, world, path, False, False))
+
+    def destroy(self, random: Random) -> None:
+        world = self.world("destroyer")
+        while not self.pause(random, 15):
+            if path := self.any_of(random):
+                del self.clones[path]
+                self.count("clones destroyed", partial(self.ours, destroyed, world, path, "hard", 0, False))
+
+    # --- around them
+
+    def collect_ours(self, random: Random) -> None:
+        world = self.world("collector")
+        while not self.pause(random, 2):
+            self.count("our rounds", partial(
+                self.ours, gc_data.collected, world, self.any_of(random) or "db", DATA_MIN_AGE_MS))
+
+    def collect_theirs(self, random: Random) -> None:
+        while not self.pause(random, 2):
+            self.count("their rounds", lambda: self.scene.G.collect(
+                path=random.choice(("db", "db", *self.clones)), url=URL, data_min_age_ms=DATA_MIN_AGE_MS))
+
+    def read(self, random: Random) -> None:
+        while not self.pause(random, 1):
+            if path := self.any_of(random):
+                self.read_one(path)
+
+    def read_one(self, path: str) -> None:
+        before = self.clones.get(path, {})
+        try:
+            found = self.scene.R.read(path=path, url=URL)
+        except PeerError as error:
+            assert path not in self.clones, f"{path} cannot be read: {error}"
+            return
+        if path in self.clones:
+            lost = {key for key, value in before.items() if found.get(key) != value}
+            assert not lost and all(self.tried.get(key) == value for key, value in found.items()), (path, sorted(lost))
+            self.counts["clones read"] += 1
+
+    def hold(self, random: Random) -> None:
+        clients = (*(f" client={name}" for name in ("A", "K", "U", "G", *OURS)), "", "", "")
+        while not self.over.is_set():
+            rules = [f"{random.choice(('hold', 'hold-reply', 'delay 300', 'delay-reply 300'))} {random.choice(RULES)}"
+                     f"{random.choice(clients)} every={random.randrange(1, 4)}" for _ in range(random.randrange(1, 5))]
+            self.scene.rules("\n".join(rules))
+            self.over.wait(random.uniform(0.2, 4))
+            self.scene.rules("")
+            self.over.wait(random.uniform(0, 1))
+
+
+def test_a_clone_keeps_its_rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with recorded(tmp_path / "log", others=OURS, limit_s=SOAK_S + 600, A=NEWEST, K=NEWEST, U=NEWEST, G=NEWEST,
+                  R=NEWEST) as scene:
+        soak = Soak(scene, SEED)
+        soak.run(SOAK_S)
+        for path in soak.clones:
+            soak.read_one(path)
+        found = scene.R.read(path="db", url=URL)
+    print(f"\nseed {SEED}, {SOAK_S:g} s: {len(scene.session.requests):,} requests, {len(soak.flushed):,} rows;",
+          f"held or delayed: {sum(bool(one.rule) for one in scene.session.requests):,};", len(soak.clones), "clones left;",
+          dict(soak.counts))
+    assert soak.flushed == {key: found.get(key) for key in soak.flushed}
+    for what in ("clones of ours", "clones of theirs", "clones read", "rows put into clones", "detaches", "our rounds",
+                 "their rounds"):
+        assert soak.counts[what], what
