@@ -119,7 +119,8 @@ async def gives_up_in_doubt(alone: Alone, store: MetadataStore) -> None:
     async def another() -> None:
         await others.update(adds("x"))
 
-    others = MetadataStore(alone.world._replace(store=alone.real), FILES, policies=Policies(store.policies.boundary, spare_checkpoints=False))
+    policies = Policies(store.policies.boundary, spare_checkpoints=False)
+    others = MetadataStore(alone.world._replace(store=alone.real), FILES, policies=policies)
     alone.fails("create", "manifest/", OutcomeUnknown)
     alone.fails("create", "manifest/", another)
     await alone.raises(OutcomeUnknown, store.update_once("i", adds("i"), attempts=2))
