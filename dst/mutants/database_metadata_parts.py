@@ -81,7 +81,7 @@ OF_IDS = {mutant: (f"operators: {what}", in_sequence(MANIFEST.name, bug)) for mu
 def of_compactor(bug: Callable[..., Any]) -> Build:
     """Return a database with the stores and the compactor of a mutant of compactions."""
     def build(world: World, shape: Shape, number: int) -> Impl:
-        broken: Any = bug(world, shape, number)
+        broken: Any = bug(world, of_compactions.Shape(), number)  # compactors of a database take no pins
         stores: Stores = broken.stores
         impl = production(world, shape, number)
         stores.manifest.codec, stores.manifest.policies = DATABASE, impl.stores.manifest.policies

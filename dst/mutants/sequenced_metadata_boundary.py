@@ -79,6 +79,8 @@ class MissingIsAskedAgain(BoundedSequencedStorage):
 
     async def latest(self) -> tuple[int, bytes]:
         files = await self.list()
+        if not files:
+            return await super().latest()
         while True:
             try:
                 return files[-1].id, await self.read(files[-1].id)

@@ -12,6 +12,7 @@ from highwater.impl.errors import FencedInDoubt, OutcomeUnknown
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies, Recognised
+from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 
 FILES = Namespace("db", "manifest")
 COMBINATIONS = tuple(
@@ -40,6 +41,8 @@ async def story(alone: Alone, policies: Policies) -> None:
     if policies.boundary:
         await is_refused(alone, store)
     await is_fenced(alone, store)
+    if policies.recognise:
+        await gives_up_in_doubt(alone, store)
     await collects(alone, store)
 
 
@@ -109,6 +112,20 @@ async def is_fenced(alone: Alone, store: MetadataStore) -> None:
     call = store.update_recognised(lambda m: "h" in m.updates, adds("h"), epoch=1)
     await alone.raises(FencedInDoubt, call, role="writer", epoch=1, stored=2)
     check(not [sent for sent in alone.sent() if sent.startswith("create")], "a fenced client creates nothing")
+
+
+async def gives_up_in_doubt(alone: Alone, store: MetadataStore) -> None:
+    """The last try meets a conflict. An earlier one had no response, so the update is in doubt, and not refused."""
+    async def another() -> None:
+        await others.update(adds("x"))
+
+    policies = Policies(store.policies.boundary, spare_checkpoints=False)
+    others = MetadataStore(alone.world._replace(store=alone.real), FILES, policies=policies)
+    alone.fails("create", "manifest/", OutcomeUnknown)
+    alone.fails("create", "manifest/", another)
+    await alone.raises(OutcomeUnknown, store.update_once("i", adds("i"), attempts=2))
+    alone.fails("create", "manifest/", another)
+    await alone.raises(ObjectVersionExists, store.update_once("i", adds("i"), attempts=1))
 
 
 async def collects(alone: Alone, store: MetadataStore) -> None:

@@ -114,7 +114,7 @@ def constants_of(settings: list[str] | None, protocol: ModuleType | None = None)
             refuse(f"{setting!r}: the value has a wrong type; the default of {name} is {default!r}, give a value of its type")
         if name in limits and values[name] not in limits[name]:
             told = f"from {limits[name][0]} to {limits[name][-1]}" if isinstance(limits[name], range) else \
-                ", ".join(limits[name][:-1]) + f" or {limits[name][-1]}"
+                ", ".join(one or '""' for one in limits[name][:-1]) + f" or {limits[name][-1]}"
             refuse(f"{setting!r}: {name} must be {told}")
     return defaults._replace(**values)
 

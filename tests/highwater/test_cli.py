@@ -355,6 +355,13 @@ def test_a_failing_proof():
     assert result.exit_code == PROOF and "Appender.CreateNext does not keep AckedIsFirst" in result.output
 
 
+def test_a_proof_of_one_part_takes_the_constants_of_that_part():
+    """The proof of the composition is one of a sequence of files."""
+    assert "paths of up to 1 steps" in ran("model", "prove", "database_metadata", "--bounded", "1").output
+    refused = ran("model", "prove", "database_metadata", "--set", "OFF=wal.CHECK")
+    assert refused.exit_code == 2 and "there is no constant 'OFF'; choose one of" in " ".join(refused.output.split())
+
+
 def test_recorded_traces(tmp_path):
     trace = GOLDEN / "good.ndjson"
     lines = trace.read_text().splitlines()

@@ -32,10 +32,11 @@ def prove_command(
     """Prove the safety properties for any number of clients, ids, checkpoints and requests in flight."""
     from highwater.model.proofs.engine.system import Misnamed
 
-    protocol = module_of(name)
+    module_of(name)  # refuses what is no protocol
     if not 0.001 <= timeout_s <= 3600:
         refuse(f"--timeout {timeout_s:g} is out of range: give 0.001 to 3600 seconds")
-    proofs, constants, timeout_ms = proofs_of(name), constants_of(settings, protocol), round(timeout_s * 1000)
+    proofs, timeout_ms = proofs_of(name), round(timeout_s * 1000)
+    constants = constants_of(settings, proofs.m)  # of the model that is proved: for a composition, that of one part
     try:
         code = prove(proofs, constants, timeout_ms, each) if bounded is None else unroll(proofs, constants, bounded, timeout_ms)
     except Misnamed as error:
