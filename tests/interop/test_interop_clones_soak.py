@@ -12,6 +12,7 @@ SSTs and WAL objects have no boundary, only an age (DATA_MIN_AGE_MS) that everyt
 import asyncio
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -24,17 +25,20 @@ from highwater.admin import gc_data
 from highwater.admin.clone import cloned
 from highwater.admin.destroy import destroyed
 from highwater.admin.detach import detached
+from highwater.admin.several import stores_of_all
 from highwater.impl.errors import StoreError
+from highwater.impl.protocols import checkpoints
 from highwater.impl.stores.s3 import S3Store, connect
 from highwater.impl.stores.system import Ulids, system_world
+from highwater.impl.world import World
 from tests.support.slatedb.client import PeerError, compacting
 from tests.support.slatedb.recorded import BUCKET, KEY, SECRET, URL, Scene, recorded
 from tests.support.slatedb.releases import NEWEST
 
 pytestmark = pytest.mark.interop
-SOAK_S = float(os.environ.get("HIGHWATER_SOAK_S", 30))
+SOAK_S = float(os.environ.get("HIGHWATER_SOAK_S", 45))
 SEED = int(os.environ.get("HIGHWATER_SOAK_SEED", 1))
-DATA_MIN_AGE_MS = 30_000
+DATA_MIN_AGE_MS, LEASE_S = 12_000, 10
 OURS = ("cloner", "detacher", "destroyer", "collector")
 RULES = ("PUT */manifest/*", "GET */manifest/*", "LIST */manifest*", "PUT */compactions/*", "PUT */gc/*", "PUT */wal/*",
          "GET */wal/*", "DELETE */manifest/*")
@@ -72,7 +76,7 @@ class Soak:
             self.errors.append(error)
             self.over.set()
 
-    def world(self, name: str) -> Any:
+    def world(self, name: str) -> World:
         return system_world(S3Store(connect(self.scene.session.urls[name]), BUCKET, ids=Ulids()))
 
     def count(self, what: str, work: Callable[[], Any]) -> bool:
@@ -169,8 +173,18 @@ class Soak:
     def collect_ours(self, random: Random) -> None:
         world = self.world("collector")
         while not self.pause(random, 2):
-            self.count("our rounds", partial(
-                self.ours, gc_data.collected, world, self.any_of(random) or "db", DATA_MIN_AGE_MS))
+            path = random.choice(("db", self.any_of(random) or "db"))
+            self.count("our rounds", partial(self.ours, self.collect, world, path))
+
+    async def collect(self, world: World, path: str) -> None:
+        """Let leases end early, so that SSTs which only a compactor's checkpoint keeps go; then collect."""
+        manifests = stores_of_all(world)(path)
+        for one in (await manifests.current()).value.checkpoints:
+            if one.expire_time_s and one.create_time_s < time.time() - LEASE_S:
+                await checkpoints.delete(manifests, one.id)
+        rows = await gc_data.collected(world, path, DATA_MIN_AGE_MS)
+        self.counts[f"SSTs deleted {'in the database' if path == 'db' else 'in clones'}"] += sum(
+            row[0].startswith("compacted/") for row in rows)
 
     def collect_theirs(self, random: Random) -> None:
         while not self.pause(random, 2):
@@ -222,5 +236,5 @@ def test_a_clone_keeps_its_rows(tmp_path, monkeypatch):
           dict(soak.counts))
     assert soak.flushed == {key: found.get(key) for key in soak.flushed}
     for what in ("clones of ours", "clones of theirs", "clones read", "rows put into clones", "detaches", "our rounds",
-                 "their rounds"):
+                 "their rounds", "SSTs deleted in the database"):
         assert soak.counts[what], what
