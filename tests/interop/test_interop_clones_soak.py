@@ -209,10 +209,10 @@ class Soak:
             self.counts["clones read"] += 1
 
     def hold(self, random: Random) -> None:
-        clients = (*(f" client={name}" for name in ("A", "K", "U", "G", *OURS)), "", "", "")
+        clients = ("A", "K", "U", "G", *OURS)  # a reader that is held may take longer than its lease
         while not self.over.is_set():
-            rules = [f"{random.choice(('hold', 'hold-reply', 'delay 300', 'delay-reply 300'))} {random.choice(RULES)}"
-                     f"{random.choice(clients)} every={random.randrange(1, 4)}" for _ in range(random.randrange(1, 5))]
+            rules = [f"{random.choice(('hold', 'hold-reply', 'delay 300', 'delay-reply 300'))} {random.choice(RULES)} "
+                     f"client={random.choice(clients)} every={random.randrange(1, 4)}" for _ in range(random.randrange(1, 9))]
             self.scene.rules("\n".join(rules))
             self.over.wait(random.uniform(0.2, 4))
             self.scene.rules("")
