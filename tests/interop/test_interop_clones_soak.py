@@ -11,7 +11,6 @@ SSTs and WAL objects have no boundary, only an age (DATA_MIN_AGE_MS) that everyt
 
 import asyncio
 import os
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from highwater.impl.world import World
 from tests.support.slatedb.client import PeerError, compacting
 from tests.support.slatedb.recorded import BUCKET, KEY, SECRET, URL, Scene, recorded
 from tests.support.slatedb.releases import NEWEST
+from tests.support.slatedb.together import Together
 
 pytestmark = pytest.mark.interop
 SOAK_S = float(os.environ.get("HIGHWATER_SOAK_S", 45))
@@ -44,37 +44,21 @@ RULES = ("PUT */manifest/*", "GET */manifest/*", "LIST */manifest*", "PUT */comp
          "GET */wal/*", "DELETE */manifest/*")
 
 
-class Soak:
+class Soak(Together):
     """`flushed`: the rows in the SSTs of the database; `clones`: the rows that each clone must show, whoever has made it."""
 
     def __init__(self, scene: Scene, seed: int):
-        self.scene, self.seed, self.over = scene, seed, threading.Event()
+        super().__init__(scene)
+        self.seed = seed
         self.tried: dict[str, str] = {}
         self.flushed: dict[str, str] = {}
         self.clones: dict[str, dict[str, str]] = {}
         self.counts: Counter[str] = Counter()
-        self.errors: list[BaseException] = []
 
     def run(self, seconds: float) -> None:
-        """Raises what a thread raises."""
         work = (self.write, self.clone_theirs, self.clone_ours, self.use, self.detach, self.destroy, self.collect_ours,
                 self.collect_theirs, self.read, self.hold)
-        threads = [threading.Thread(target=self.kept, args=(one,), daemon=True) for one in work]
-        for thread in threads:
-            thread.start()
-        self.over.wait(seconds)
-        self.over.set()
-        self.scene.rules("")
-        for thread in threads:
-            thread.join(300)
-        assert not self.errors and not any(thread.is_alive() for thread in threads), self.errors
-
-    def kept(self, work: Callable[[Random], None]) -> None:
-        try:
-            work(Random(f"{self.seed} {work.__name__}"))
-        except BaseException as error:
-            self.errors.append(error)
-            self.over.set()
+        self.side_by_side([partial(one, Random(f"{self.seed} {one.__name__}")) for one in work], seconds)
 
     def world(self, name: str) -> World:
         return system_world(S3Store(connect(self.scene.session.urls[name]), BUCKET, ids=Ulids()))

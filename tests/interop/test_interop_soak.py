@@ -13,10 +13,8 @@ writers out. WAL objects and SSTs have no boundary, only an age (DATA_MIN_AGE_MS
 import asyncio
 import os
 import re
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -33,6 +31,7 @@ from tests.interop.test_interop_traffic import check, refines
 from tests.support.slatedb.client import PeerError, compacting
 from tests.support.slatedb.recorded import BUCKET, KEY, SECRET, URL, Scene, recorded
 from tests.support.slatedb.releases import NEWEST
+from tests.support.slatedb.together import Together
 
 pytestmark = pytest.mark.interop
 SOAK_S = float(os.environ.get("HIGHWATER_SOAK_S", 60))
@@ -46,37 +45,20 @@ LISTED_TWICE = r'request \d+, [ABG]: PUT db/manifest/.*\n +OnlyOwnIsAdded: .*\n.
 DATA = ("PUT db/wal/*", "HEAD db/wal/*", "PUT db/compacted/*")
 
 
-class Soak:
+class Soak(Together):
     """`acked`, and `tried`: key -> value."""
 
     def __init__(self, scene: Scene, seed: int):
-        self.scene, self.seed, self.over = scene, seed, threading.Event()
+        super().__init__(scene)
+        self.seed = seed
         self.acked: dict[str, str] = {}
         self.tried: dict[str, str] = {}
         self.held: dict[str, None] = {}  # our checkpoints, from when they are taken until before they are deleted
         self.counts: Counter[str] = Counter()
-        self.errors: list[BaseException] = []
 
     def run(self, seconds: float) -> None:
-        """Raises what a thread raises."""
-        work = [lambda: self.write("A"), lambda: self.write("B"), self.collect_theirs, self.collect_ours, self.operate,
-                self.read, self.hold]
-        threads = [threading.Thread(target=self.kept, args=(one,), daemon=True) for one in work]
-        for thread in threads:
-            thread.start()
-        self.over.wait(seconds)
-        self.over.set()
-        self.scene.rules("")
-        for thread in threads:
-            thread.join(300)
-        assert not self.errors and not any(thread.is_alive() for thread in threads), self.errors
-
-    def kept(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            self.errors.append(error)
-            self.over.set()
+        self.side_by_side([lambda: self.write("A"), lambda: self.write("B"), self.collect_theirs, self.collect_ours,
+                           self.operate, self.read, self.hold], seconds)
 
     def write(self, name: str) -> None:
         """Opens, and writes until it is fenced or has enough; then the other may have it for a while."""

@@ -1,7 +1,7 @@
-"""The order of the suite, and what its two workers share.
+"""The order of the suite, and what its workers share.
 
 A file runs on one worker, so that its fixtures start once. The files below take longest and come first: what is left at the
-end is small, and both workers are busy until then. The files in ONE_JAVA run on one worker, one after another: pyspark keeps
+end is small, and all workers are busy until then. The files in ONE_JAVA run on one worker, one after another: pyspark keeps
 its Java process, which takes ten seconds of CPU to start.
 """
 
