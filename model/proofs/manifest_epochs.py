@@ -22,7 +22,8 @@ least that of the other, and if it takes nothing back: SSTs, what is compacted, 
 - PickedIsKept: what a compactor has merged is in the latest manifest.
 - A request in flight: PendingIsNext: the manifest of the id before its own is there; PendingNumbersFollow,
   PendingSstsFollow, PendingCheckpointsFollow: it follows that. PendingSstIsOnce, PendingWalIsBehind, PendingIsFresh,
-  PendingIsPinned, PendingCheckpointHasEpoch, PendingWriterHasOneCheckpoint, PendingCheckpointIsKept: as of manifests.
+  PendingIsPinned, PendingWriterHasOneCheckpoint, PendingCheckpointIsKept: as of manifests; so PendingCheckpointHasEpoch, of
+  one that can still be applied.
 - A reader: ReaderKnowsIds. OwedIsKept: what it must show is in the latest manifest, or in the one that it has listed;
   GotIsKept: what it showed is in the latest. ReadIsCurrent.
 
