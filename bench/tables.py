@@ -41,7 +41,7 @@ def measure(value_bytes: int, codec: int) -> float:
     summed_s = seconds_of(lambda: zlib.crc32(built.body))
     store, name = MemoryStore(), ulid_of(1)
     asyncio.run(store.put(key_of_sst("db", name), built.body))
-    state = State("db", 1, Manifest(ssts=(Sst(name, built.info, 2),), l0=(View(name, name),)), [])
+    state = State("db", Manifest(ssts=(Sst(name, built.info, 2),), l0=(View(name, name),)), [])
     scanned_s = seconds_of(lambda: asyncio.run(scan(store, state)))
     print(f"values of {value_bytes} bytes, {NAMES[codec]}: decoded {megabytes / decoded_s:,.0f} MB/s, scanned "
           f"{megabytes / scanned_s:,.0f}, built {megabytes / built_s:,.1f}; a scan takes {scanned_s / summed_s:,.0f} times as "

@@ -32,7 +32,6 @@ class State(NamedTuple):
     """The state that is read: a manifest, and the rows of the WAL behind it."""
 
     root: str
-    manifest_id: int
     manifest: Manifest
     unflushed: list[Row]  # sorted as those of an SST
 
@@ -67,7 +66,7 @@ async def opened(store: ObjectStore, root: str, checkpoint: str | None = None, w
             if checkpoint is not None or attempt == ATTEMPTS - 1 or (await latest_of(store, root))[0] == latest:
                 raise
             continue  # what was in the WAL is in L0 now
-        return State(root, manifest_id, manifest, wal.table_of(rows))
+        return State(root, manifest, wal.table_of(rows))
     raise AssertionError("the last attempt returns or raises")
 
 

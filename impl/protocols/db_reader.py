@@ -20,7 +20,7 @@ from highwater.impl.errors import Definite, NotFound, StoreError, TaskCancelled
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, found
-from highwater.impl.protocols.db_reader_view import View, last_wal_id, replayed, rows_in
+from highwater.impl.protocols.db_reader_view import JSON, Form, View, last_wal_id, replayed, rows_in
 from highwater.impl.protocols.sequenced_metadata import MetadataStore, Recognised
 from highwater.impl.world import Task
 
@@ -73,9 +73,11 @@ class Scan:
 class DbReader:
     """A reader of one database. `open` it, then scan, then `close` it: it has tasks until then."""
 
-    def __init__(self, manifests: MetadataStore, root: str, options: Options = USUAL):
+    def __init__(self, manifests: MetadataStore, root: str, options: Options = USUAL, form: Form = JSON):
+        """Make a reader that is not open. With another `form` than JSON, its views are read by others: impl/db/pinned.py."""
         options.check()
         self.manifests, self.root, self.options, self.wal = manifests, root, options, Namespace(root, "wal")
+        self.form = form
         self.view: View | None = None
         self.known = 0  # the last manifest that was looked at
         self.scans: Counter[str] = Counter()  # checkpoint -> open scans
@@ -249,7 +251,7 @@ class DbReader:
 
     async def _built(self, checkpoint: str, manifest: Manifest) -> View:
         return await replayed(self.manifests.world.store, self.wal, self.view, checkpoint, manifest,
-                              self.options.max_memtable_bytes)
+                              self.options.max_memtable_bytes, self.form)
 
     async def _release(self) -> None:
         """Delete the own checkpoints that are not in use. One that cannot be deleted now is tried again."""

@@ -4,8 +4,8 @@ A reader has rows of the WAL in memory, in tables of at most so many bytes. A ro
 after `last_l0_seq` of the checkpoint's manifest. WAL ids do not tell: `replay_after_wal_id` may be behind what the SSTs have.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from highwater.impl.codecs.json.rows import Row, decode_rows
 from highwater.impl.codecs.manifest import Manifest
@@ -23,10 +23,17 @@ class NotReadable(Definite):
         super().__init__(f"{key!r} is gone, and with it checkpoint {checkpoint!r}: begin another scan after the next poll")
 
 
+class Form(NamedTuple):
+    """The form of the rows in WAL objects."""
+
+    rows_of: Callable[[str, bytes], Iterable[Any]]  # (key, body) -> the rows in their order, each with its number `seq`
+    size_of: Callable[[Any], int]  # of a row in memory, in bytes
+
+
 class Table(NamedTuple):
     """Rows of the WAL in memory, in their order."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[Any, ...]
     size_bytes: int
 
 
@@ -43,11 +50,14 @@ def size_of(row: Row) -> int:
     return 8 + len(row.key.encode()) + len((row.value or "").encode())
 
 
-def added(tables: tuple[Table, ...], rows: Iterable[Row], most_bytes: int) -> tuple[Table, ...]:
+JSON = Form(lambda key, body: decode_rows(body), size_of)
+
+
+def added(tables: tuple[Table, ...], rows: Iterable[Any], most_bytes: int, form: Form = JSON) -> tuple[Table, ...]:
     """Return the tables with more rows. A full table is left as it is, and another one begins."""
     made = list(tables)
     for row in rows:
-        size = size_of(row)
+        size = form.size_of(row)
         if not made or made[-1].size_bytes + size > most_bytes:
             made.append(Table((row,), size))
         else:
@@ -55,10 +65,10 @@ def added(tables: tuple[Table, ...], rows: Iterable[Row], most_bytes: int) -> tu
     return tuple(made)
 
 
-def purged(tables: tuple[Table, ...], upto: int) -> tuple[Table, ...]:
+def purged(tables: tuple[Table, ...], upto: int, form: Form = JSON) -> tuple[Table, ...]:
     """Return the tables without the rows up to this sequence number, which the SSTs have."""
     left = [tuple(row for row in table.rows if row.seq > upto) for table in tables]
-    return tuple(Table(rows, sum(map(size_of, rows))) for rows in left if rows)
+    return tuple(Table(rows, sum(map(form.size_of, rows))) for rows in left if rows)
 
 
 async def last_wal_id(store: ObjectStore, wal: Namespace, after: int) -> int:
@@ -74,13 +84,13 @@ async def last_wal_id(store: ObjectStore, wal: Namespace, after: int) -> int:
 
 
 async def replayed(store: ObjectStore, wal: Namespace, before: View | None, checkpoint: str, manifest: Manifest,
-                   most_bytes: int) -> View:
+                   most_bytes: int, form: Form = JSON) -> View:
     """Return the view of a checkpoint with this manifest. What the view before has in memory is not replayed again.
 
-    Raises NotReadable if a WAL object is gone, and Unavailable, InvalidRows.
+    Raises NotReadable if a WAL object is gone, Unavailable, and what the form raises: InvalidRows.
     """
     upto, last = manifest.last_l0_seq, manifest.wal_id_last_seen
-    tables = purged(before.tables, upto) if before else ()
+    tables = purged(before.tables, upto, form) if before else ()
     first = max(manifest.replay_after_wal_id, before.wal if before else 0) + 1
     for i in range(first, last + 1):
         key = wal.key(i)
@@ -88,7 +98,7 @@ async def replayed(store: ObjectStore, wal: Namespace, before: View | None, chec
             found = await store.get(key)
         except NotFound:
             raise NotReadable(checkpoint, key) from None
-        tables = added(tables, (row for row in decode_rows(found.body) if row.seq > upto), most_bytes)
+        tables = added(tables, (row for row in form.rows_of(key, found.body) if row.seq > upto), most_bytes, form)
     return View(checkpoint, manifest, tables, last)
 
 

@@ -1,5 +1,6 @@
 """Two collectors, ours and the released client's, on a database that two writers take from each other, for a chosen time. An
-operator of ours takes, copies, refreshes and deletes checkpoints, and a released reader reads them.
+operator of ours takes, copies, refreshes and deletes checkpoints, and a released reader reads them. Readers of ours take their
+own checkpoints, follow the writers, and read snapshots for a while.
 
 Requests are held, delayed or answered late. No acknowledged key is lost, a checkpoint is readable as long as it is held, and
 the log refines the models.
@@ -20,12 +21,18 @@ from random import Random
 
 import pytest
 
+from highwater.admin import gc_data
 from highwater.admin.gc import stores_of
+from highwater.impl.db.pinned import DbReader, Snapshot
+from highwater.impl.db.reader import CannotRead
 from highwater.impl.errors import Definite, StoreError
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing
+from highwater.impl.protocols.db_reader import Options
+from highwater.impl.protocols.db_reader_view import NotReadable
 from highwater.impl.stores.s3 import S3Store, connect
 from highwater.impl.stores.system import Ulids, system_world
+from highwater.impl.world import World
 from highwater.traces.recorded.systems import slatedb_files
 from tests.interop.test_interop_traffic import check, refines
 from tests.support.slatedb.client import PeerError, compacting
@@ -37,8 +44,10 @@ pytestmark = pytest.mark.interop
 SOAK_S = float(os.environ.get("HIGHWATER_SOAK_S", 60))
 SEED = int(os.environ.get("HIGHWATER_SOAK_SEED", 1))
 DATA_MIN_AGE_MS, HOUR_MS = 30_000, 3_600_000
+POLL_MS, MOST_SNAPSHOTS = 300, 3
 AT = {"path": "db", "url": URL}
-CLIENTS = ("A", "B", "G", "R", "ours", "operator")
+OURS = ("ours", "operator", "reader")
+CLIENTS = ("A", "B", "G", "R", *OURS)
 METADATA = ("PUT db/manifest/*", "GET db/manifest/*", "LIST db/manifest*", "PUT db/compactions/*", "PUT db/gc/*", "GET db/gc/*",
             "DELETE db/manifest/*", "DELETE_MANY *")
 LISTED_TWICE = r'request \d+, [ABG]: PUT db/manifest/.*\n +OnlyOwnIsAdded: .*\n.*"checkpoint [-0-9a-f]{36}, again"'
@@ -58,7 +67,10 @@ class Soak(Together):
 
     def run(self, seconds: float) -> None:
         self.side_by_side([lambda: self.write("A"), lambda: self.write("B"), self.collect_theirs, self.collect_ours,
-                           self.operate, self.read, self.hold], seconds)
+                           self.operate, self.read, self.read_ours, self.hold], seconds)
+
+    def world(self, name: str) -> World:
+        return system_world(S3Store(connect(self.scene.session.urls[name]), BUCKET, ids=Ulids()))
 
     def write(self, name: str) -> None:
         """Opens, and writes until it is fenced or has enough; then the other may have it for a while."""
@@ -100,9 +112,11 @@ class Soak(Together):
 
     def collect_ours(self) -> None:
         random = Random(f"{self.seed} ours")
-        world = system_world(S3Store(connect(self.scene.session.urls["ours"]), BUCKET, ids=Ulids()))
+        world = self.world("ours")
         stores = stores_of(world, "db")
         while not self.over.wait(random.uniform(0.2, 1.5)):
+            if random.random() < 0.3:
+                self.collect_data(world)
             for store in stores.values():
                 try:
                     if store is stores["manifest"]:
@@ -112,10 +126,17 @@ class Soak(Together):
                 except StoreError as error:  # the other collector was faster, or there is no database yet
                     self.counts[f"ours: {type(error).__name__}"] += 1
 
+    def collect_data(self, world: World) -> None:
+        try:
+            rows = asyncio.run(gc_data.collected(world, "db", DATA_MIN_AGE_MS))
+            for what in ("wal", "compacted"):
+                self.counts[f"deleted by ours in {what}/"] += sum(row[0].startswith(f"{what}/") for row in rows)
+        except (StoreError, ValueError) as error:  # ValueError: there is no database yet
+            self.counts[f"ours, data: {type(error).__name__}"] += 1
+
     def operate(self) -> None:
         random = Random(f"{self.seed} operator")
-        world = system_world(S3Store(connect(self.scene.session.urls["operator"]), BUCKET, ids=Ulids()))
-        manifests = stores_of(world, "db")["manifest"]
+        manifests = stores_of(self.world("operator"), "db")["manifest"]
         while not self.over.wait(random.uniform(0.1, 1)):
             held, what = list(self.held), random.random()
             try:
@@ -152,6 +173,47 @@ class Soak(Together):
         assert all(self.tried[key] == value for key, value in found.items() if not key.startswith("latest"))
         self.counts["our checkpoints read"] += 1
 
+    def read_ours(self) -> None:
+        random = Random(f"{self.seed} reader")
+        while not self.over.wait(random.uniform(0.1, 1)):
+            try:
+                asyncio.run(self.follow(random))
+            except StoreError as error:  # not begun, or no reply
+                assert not isinstance(error, NotReadable | CannotRead), error
+                self.counts[f"our reader: {type(error).__name__}"] += 1
+
+    async def follow(self, random: Random) -> None:
+        """Open a reader, and take snapshots. The first one has what was acknowledged before the reader was opened, and each has
+        what the one before has. It shows the same to its end, whatever is compacted and collected meanwhile."""
+        manifests, least = stores_of(self.world("reader"), "db")["manifest"], dict(self.acked)
+        reader, snapshots = DbReader(manifests, "db", Options(POLL_MS, HOUR_MS)), list[tuple[Snapshot, dict[str, str]]]()
+        await reader.open()
+        for _ in range(random.randrange(1, 12)):
+            snapshot = reader.snapshot()
+            found = await self.shown(snapshot)
+            self.is_as_written(found, least)
+            snapshots.append((snapshot, found))
+            least = found
+            await asyncio.sleep(random.uniform(0, 1))
+            if len(snapshots) > MOST_SNAPSHOTS:
+                snapshot, found = snapshots.pop(random.randrange(MOST_SNAPSHOTS))
+                assert await self.shown(snapshot) == found
+                snapshot.end()
+        await reader.close()
+        self.counts["our readers"] += 1
+
+    async def shown(self, snapshot: Snapshot) -> dict[str, str]:
+        self.counts["our snapshots read"] += 1
+        return {one.key.decode(): (one.value or b"").decode() async for one in snapshot.scan()}
+
+    def is_as_written(self, found: dict[str, str], least: dict[str, str]) -> None:
+        assert not least.keys() - found.keys(), sorted(least.keys() - found.keys())
+        for key, value in found.items():
+            if key.startswith("latest"):
+                assert least.get(key, "") <= value <= self.tried[key]
+            else:
+                assert self.tried[key] == value
+
     def hold(self) -> None:
         """Others each time: a few of the metadata's for up to 6 s, of the data's for up to 2."""
         random = Random(f"{self.seed} rules")
@@ -184,7 +246,7 @@ def test_no_acknowledged_key_is_lost(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with recorded(tmp_path / "log", others=("ours", "operator"), limit_s=SOAK_S + 600, A=NEWEST, B=NEWEST, G=NEWEST,
+    with recorded(tmp_path / "log", others=OURS, limit_s=SOAK_S + 600, A=NEWEST, B=NEWEST, G=NEWEST,
                   R=NEWEST) as scene:
         soak = Soak(scene, SEED)
         soak.run(SOAK_S)
@@ -201,7 +263,8 @@ def test_no_acknowledged_key_is_lost(tmp_path, monkeypatch):
             assert soak.acked[key] <= value <= soak.tried[key]
         else:
             assert soak.tried[key] == value
-    assert soak.counts["our checkpoints read"] and soak.counts["our changes of checkpoints"]
+    assert soak.counts["our snapshots read"] and soak.counts["our checkpoints read"]
+    assert soak.counts["our changes of checkpoints"]
     assert soak.counts["our rounds"] and soak.counts["deleted by ours"] and soak.counts["their rounds"]
     began_s = time.monotonic()
     seen = refined(tmp_path / "log", monkeypatch)

@@ -1,0 +1,69 @@
+"""Safety: a read shows what one state of the database shows, and a checkpoint keeps that state until the read has ended.
+
+This is the reader of impl/protocols/db_reader.py, which takes the checkpoints, replays the WAL and follows the writer, on
+SlateDB's own bytes. It writes to the manifest, so it needs the right to.
+"""
+
+from collections.abc import AsyncIterator
+
+from highwater.impl.db import wal
+from highwater.impl.db.merge import Shown
+from highwater.impl.db.reader import Reader, State
+from highwater.impl.db.rows import Row
+from highwater.impl.manifests.spans import Span
+from highwater.impl.protocols import db_reader
+from highwater.impl.protocols.db_reader import USUAL, Options, Scan
+from highwater.impl.protocols.db_reader_view import Form
+from highwater.impl.protocols.sequenced_metadata import MetadataStore
+
+EVERYTHING = Span()
+NUMBERS = 24  # bytes of a row's number and times
+
+
+def size_of(row: Row) -> int:
+    return NUMBERS + len(row.key) + len(row.value)
+
+
+class Snapshot:
+    """What a reader shows at one moment. End it, so that its checkpoint can go."""
+
+    def __init__(self, scan: Scan):
+        view, of = scan.view, scan.reader
+        self._scan, self._world = scan, of.manifests.world
+        state = State(of.root, view.manifest, wal.table_of([row for table in view.tables for row in table.rows]))
+        self._reader = Reader(self._world.store, state)
+
+    async def get(self, key: bytes) -> Shown | None:
+        """Return what a key shows; None if it shows nothing. Raises CannotRead if the checkpoint was lost, DamagedObject."""
+        return await self._reader.get(key, self._world.clock.now_ms())
+
+    async def scan(self, span: Span = EVERYTHING) -> AsyncIterator[Shown]:
+        """Yield what each key of the span shows, in ascending order. Raises what `get` raises."""
+        async for one in self._reader.scan(span, self._world.clock.now_ms()):
+            yield one
+
+    def end(self) -> None:
+        """End the reads. The next poll deletes the checkpoint, if it is not in use any more."""
+        self._scan.end()
+
+
+class DbReader:
+    """A reader of one database. `open` it, take snapshots, then `close` it: it has tasks until then."""
+
+    def __init__(self, manifests: MetadataStore, root: str, options: Options = USUAL):
+        self.pins = db_reader.DbReader(manifests, root, options, Form(wal.rows_of, size_of))
+
+    async def open(self, checkpoint: str | None = None) -> None:
+        """Take a checkpoint, replay the WAL, and follow the writer. A given `checkpoint` is only read.
+
+        Raises what `open` of impl/protocols/db_reader.py raises, and DamagedObject.
+        """
+        await self.pins.open(checkpoint)
+
+    async def close(self) -> None:
+        """End the tasks, and delete the own checkpoints. A delete that fails is left to the lease, with a warning."""
+        await self.pins.close()
+
+    def snapshot(self) -> Snapshot:
+        """Begin to read what is shown now. Raises NotOpen."""
+        return Snapshot(self.pins.scan())
