@@ -25,7 +25,7 @@ def size_of(row: Row) -> int:
 
 
 class Snapshot:
-    """What a reader shows at one moment. End it, so that its checkpoint can go."""
+    """A state that a reader has shown. End it, so that its checkpoint can go."""
 
     def __init__(self, scan: Scan):
         view, of = scan.view, scan.reader

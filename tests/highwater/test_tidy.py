@@ -32,7 +32,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "impl": (SEAM, set()),
     "impl/codecs": ({"impl.errors"}, set()),
     "impl/manifests": ({"impl.errors", "impl.codecs"}, set()),
-    "impl/db": ({*SEAM, "impl.codecs", "impl.manifests"}, {"pyarrow"}),
+    "impl/db": ({*SEAM, "impl.codecs", "impl.manifests", "impl.protocols"}, {"pyarrow"}),
     "impl/protocols": ({*SEAM, "impl.codecs"}, set()),
     "impl/kv": ({*SEAM, "impl.codecs", "impl.protocols"}, set()),
     "impl/stores": ({*SEAM, "impl.protocols.boundary_object"}, {"boto3", "botocore", "ulid"}),
