@@ -321,7 +321,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "unknown_is_applied": ((OF_COMPACTOR, "told:"), ("history:",)),
     "picked_anew": ((OF_COMPACTOR, "told:"), ("liveness:left",)),
     "refused_is_repeated": (("refinement:Writer.", "refinement:ValueError", "told:"), (TWICE,)),
-    "unheard_is_reported": (("refinement:ValueError", "refinement:Writer.", "told:committed"), (LOST, TWICE)),
+    "unheard_is_reported": (("refinement:ValueError", "refinement:Writer.", "told:committed", "call:flush"), (LOST, TWICE)),
     "overwrites": (("refinement:put",), ("history:",)),
     "never_pins": ((OF_COMPACTOR,), ()),
     "pins_with_the_drop": ((OF_COMPACTOR,), ()),

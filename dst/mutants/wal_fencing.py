@@ -380,7 +380,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "collects_end": (("refinement:Collector.",), ("history:lost object",)),
     "forgets_checkpoints": (("refinement:Writer.",), ()),
     "one_too_few": (("refinement:Writer.",), ()),
-    "flush_is_concluded": (("call:flush unapplied",), ()),
+    "flush_is_concluded": (("call:flush unapplied", "call:checkpoint unapplied"), ()),  # a checkpoint flushes, too
     "claim_is_concluded": (("call:open attempts",), ()),
     "gives_up_at_once": (("call:open attempts",), ()),
     "claimed_after_fence": (("refinement:Writer.",), (HARM,)),

@@ -18,6 +18,7 @@ from highwater.impl.protocols.checkpoints import (
     new_id,
     refresh,
 )
+from highwater.impl.protocols.destroy_mark import MARK, SOFT, DatabaseDestroyed, Mark, with_mark
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
 
 MANIFESTS = Namespace("db", "manifest")
@@ -155,4 +156,14 @@ async def names(alone: Alone) -> None:
     same((key_of_sst("", "a"), key_of_sst("db", "a")), ("compacted/a.sst", "db/compacted/a.sst"))
 
 
-SCRIPTS: tuple[Script, ...] = (life, missing_and_ended, meanwhile, lost, unfinished, collection, names)
+async def destroyed(alone: Alone) -> None:
+    """A destroyed database takes no checkpoint, and renews none; one may still be deleted."""
+    manifests = await begun(alone)
+    await create(manifests, "x", 5)
+    await manifests.update(lambda file_id, m: with_mark(m, Mark(SOFT, 0, 9), DATABASE, file_id))
+    await alone.raises(DatabaseDestroyed, create(manifests, "y"), mark=Mark(SOFT, 0, 9))
+    await alone.raises(DatabaseDestroyed, refresh(manifests, "x", 9), mark=Mark(SOFT, 0, 9))
+    same([one.id for one in (await delete(manifests, "x")).value.checkpoints], [MARK])
+
+
+SCRIPTS: tuple[Script, ...] = (life, missing_and_ended, meanwhile, lost, unfinished, collection, names, destroyed)

@@ -3,7 +3,9 @@
 from highwater.dst.script import LOST, Alone, Script, same
 from highwater.impl.codecs.json.manifest import DATABASE
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.codecs.slatedb.tables import Checkpoint, WriterCheckpoint
+from highwater.impl.codecs.slatedb.flatbuffer import uuid_of
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
+from highwater.impl.codecs.slatedb.tables import Checkpoint, ExternalDb, WriterCheckpoint
 from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.protocols.boundary_object import InvalidBoundary
@@ -97,4 +99,19 @@ async def resumed(alone: Alone) -> None:
     same(await finish(manifests, "db"), [key_of_sst("db", "late"), MANIFESTS.key(3)])
 
 
-SCRIPTS: tuple[Script, ...] = (hard, of_a_writer, soft, resumed)
+async def of_a_clone(alone: Alone) -> None:
+    """A clone that is destroyed lets go of its parents: also if one let go before, and if one is gone."""
+    parent, one = [MetadataStore(alone.world, Namespace(root, "manifest"), ManifestCodec()) for root in ("p", "db")]
+    await parent.initialise(Manifest(initialized=True))
+    final, other = uuid_of(4 << 76 | 0b10 << 62 | 1), uuid_of(4 << 76 | 0b10 << 62 | 2)
+    await create(parent, final)
+    pins = ExternalDb("p", final, final), ExternalDb("p", other, other), ExternalDb("gone", final, final), ExternalDb("p", final)
+    await one.initialise(Manifest(initialized=True, external_dbs=pins))
+    await alone.raises(InvalidDeletion, mark(parent, HARD), checkpoint=final)
+    await mark(one, HARD)
+    await finish(one, "db")
+    same((await parent.current()).value.checkpoints, ())
+    same(await left(alone), [MANIFESTS.boundary_key])
+
+
+SCRIPTS: tuple[Script, ...] = (hard, of_a_writer, soft, resumed, of_a_clone)

@@ -199,14 +199,18 @@ class DbReader:
         if lifetime_ms is None:
             return
         for checkpoint in sorted(self._used() - self.lost):
+            if checkpoint not in self.held:
+                continue  # the poller has deleted it meanwhile
             ends_ms = world.clock.now_ms() + lifetime_ms
             if 2 * (self.held[checkpoint] - world.clock.now_ms()) > lifetime_ms:
                 continue
             try:
                 await checkpoints.refresh(self.manifests, checkpoint, lifetime_ms, self.options.attempts)
-                self.held[checkpoint] = ends_ms
+                if checkpoint in self.held:
+                    self.held[checkpoint] = ends_ms
             except (CheckpointMissing, CheckpointEnded):
-                self.lost.add(checkpoint)
+                if checkpoint in self.held:
+                    self.lost.add(checkpoint)
             except StoreError as error:
                 world.metrics.warn(f"checkpoint {checkpoint!r} could not be renewed, which is tried again: {error}")
 

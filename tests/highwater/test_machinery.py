@@ -75,6 +75,7 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/scenarios/sequenced_metadata_boundary": {"dst/scripts/boundary_object", "dst/scripts/sequenced_metadata"},
     "dst/scripts/database_gc": {"impl/protocols/database_metadata", "impl/protocols/manifest_compactions"},
     "dst/scripts/destroy": {"impl/protocols/checkpoints"},
+    "dst/scripts/checkpoints": {"impl/protocols/destroy_mark"},
     "dst/scripts/wal_fencing": {"impl/kv/wal"},
     "dst/scenarios/update_ids": {f"traces/protocols/{BOUNDARY}_calls", *(
         f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols"))},
