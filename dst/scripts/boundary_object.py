@@ -45,6 +45,8 @@ async def advance(alone: Alone) -> None:
     await boundary.advance(5)
     await boundary.advance(4)
     same(alone.sent(), [ASK, ASK])
+    for wrong in (-1, U64):
+        await alone.raises(InvalidId, boundary.advance(wrong))
     await boundary.advance(U64 - 1)
     same((await alone.real.get(KEY)).body, b"%d" % (U64 - 1))
     same(alone.counted.count("boundary_advance_attempts"), 3)

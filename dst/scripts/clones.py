@@ -62,13 +62,15 @@ async def life(alone: Alone) -> None:
     same(parent.checkpoints[0].manifest_id, parent.checkpoints[1].manifest_id)
     same(parent.checkpoints[1].expire_time_s, 0)
     same((await alone.real.get(Namespace("c", "wal").key(1))).body, b"1")
-    same(type(await clone(stores, "c", "p")), Recognised)
+    for source in (None, entry.source_checkpoint_id):
+        same(type(await clone(stores, "c", "p", source)), Recognised)
     again = await initialize(stores("c"), done)
     same((type(again), again.id, again.value.initialized), (Recognised, 2, True))
     same(await detach(stores, "c"), [])
     await stores("c").update(lambda _, m: without_sst(m, A))
     same(await detach(stores, "c"), [entry.final_checkpoint_id])
-    same((await stores("c").current()).value.external_dbs, ())
+    left = (await stores("c").current()).value
+    same((left.l0, left.ssts, left.external_dbs), ((), (), ()))
     same(type(await remove(stores("c"), entry)), Recognised)
     same([one.id for one in (await stores("p").current()).value.checkpoints], [entry.source_checkpoint_id])
 
@@ -107,6 +109,7 @@ async def refusals(alone: Alone) -> None:
     await stores("p").update(lambda _, m: m._replace(wal_id_last_seen=2))
     alone.fails("create", "d/manifest/", LOST)
     await alone.raises(WalObjectMissing, clone(stores, "d", "p", None, True))
+    same((await stores("d").current()).value.writer_epoch, done.value.writer_epoch + 1)
     await alone.raises(CheckpointMissing, clone(stores, "d2", "p", checkpoints.new_id(stores("p"))))
 
 

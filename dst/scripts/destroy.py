@@ -85,7 +85,8 @@ async def soft(alone: Alone) -> None:
 async def resumed(alone: Alone) -> None:
     """A call that stops is continued by the next one. What lands late is no manifest of the history, and is deleted, too."""
     manifests = await begun(alone)
-    await mark(manifests, HARD)
+    alone.fails("create", "manifest/", LOST)
+    same((await mark(manifests, HARD)).id, 2)
     alone.fails("delete", "compacted/", OutcomeUnknown)
     await alone.raises(OutcomeUnknown, finish(manifests, "db"))
     same(await left(alone), [key_of_sst("db", "a"), MANIFESTS.boundary_key, MANIFESTS.key(1), MANIFESTS.key(2)])

@@ -263,6 +263,11 @@ async def pins(alone: Alone) -> None:
     alone.now += 10
     same(await collect(stores, 1000), ([], []))
     same((await stores.manifest.current()).value.checkpoints, ())
+    await flush(stores, "b")
+    again = alone.counted.count("compactor_pins_again")
+    same(await compactor.compact(merge), ("b",))
+    same([one.name for one in (await stores.manifest.current()).value.checkpoints], ["compaction of b"])
+    same(alone.counted.count("compactor_pins_again"), again)
 
 
 async def bytes_of_files(alone: Alone) -> None:
