@@ -226,10 +226,10 @@ class DbReader:
         manifests, options = self.manifests, self.options
         checkpoint = checkpoints.new_id(manifests)
         self.held[checkpoint] = checkpoints.expiry_ms(manifests, options.lifetime_ms)
-        self.building = checkpoint
+        taken = await checkpoints.create(manifests, checkpoint, options.lifetime_ms, attempts=options.attempts,
+                                         also=self._with_seen)
+        self.building = checkpoint  # from now on it is renewed; before, it would be noted as lost
         try:
-            taken = await checkpoints.create(manifests, checkpoint, options.lifetime_ms, attempts=options.attempts,
-                                             also=self._with_seen)
             manifest, file_id = taken.value, taken.id
             if isinstance(taken, Recognised):  # later updates may have changed the SSTs
                 file_id = found(manifest, checkpoint).manifest_id
