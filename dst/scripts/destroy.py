@@ -106,7 +106,8 @@ async def of_a_clone(alone: Alone) -> None:
     await parent.initialise(Manifest(initialized=True))
     final, other = uuid_of(4 << 76 | 0b10 << 62 | 1), uuid_of(4 << 76 | 0b10 << 62 | 2)
     await create(parent, final)
-    pins = tuple(ExternalDb(*of) for of in (("p", final, final), ("p", other, other), ("gone", final, final), ("p", final)))
+    pins = tuple(ExternalDb(path, source, made) for path, source, made in (
+        ("p", final, final), ("p", other, other), ("gone", final, final), ("p", final, None)))
     await one.initialise(Manifest(initialized=True, external_dbs=pins))
     await alone.raises(InvalidDeletion, mark(parent, HARD), checkpoint=final)
     await mark(one, HARD)
