@@ -101,6 +101,44 @@ async def loss(alone: Alone) -> None:
     same(await reader.poll(), True)
 
 
+async def tasks(alone: Alone) -> None:
+    """The refresher goes on, whatever the poller takes and deletes between two of its requests, and so does the poller."""
+    manifests = await begun(alone, 3, 2, 1)
+    reader = DbReader(manifests, "db", OPTIONS)
+    await reader.open()
+    scan = reader.scan()
+    await compacted(manifests, alone, 3)
+    await reader.poll()
+
+    async def another_replaces_the_second() -> None:
+        await manifests.update(lambda _, m: m._replace(l0=(A, B)))
+        same([await reader.poll(), await reader.poll()], [True, False])
+
+    async def the_scan_ends() -> None:
+        scan.end()
+        await reader.poll()
+
+    async def renewed_when_half_is_over() -> None:
+        alone.now += 60
+        await reader.refresh()
+
+    moments = (("create", another_replaces_the_second, {"id1", "id3"}), ("get", the_scan_ends, {"id3"}))
+    for op, during, left in moments:  # while the lease of the first one is renewed: before the update, and after it
+        alone.now += 60
+        alone.fails(op, MANIFESTS.boundary_key if op == "get" else "manifest/", during)
+        await reader.refresh()
+        same((set(reader.held), reader.lost), (left, set()))
+    scan = reader.scan()
+    await manifests.update(lambda _, m: m._replace(l0=(B,)))
+    alone.fails("create", "manifest/", renewed_when_half_is_over)  # while the next checkpoint is created
+    same([await reader.poll(), await reader.poll(), reader.lost], [True, False, set()])
+    await reader.refresh()
+    alone.now += 60
+    alone.fails("create", "manifest/", the_scan_ends)
+    await reader.refresh()
+    same((set(reader.held), reader.lost), ({"id4"}, set()))
+
+
 async def failures(alone: Alone) -> None:
     """The next poll tries again what failed, and the view stays as it is meanwhile."""
     manifests = await begun(alone, 2, 1, 0)
@@ -210,4 +248,4 @@ async def forever(alone: Alone) -> None:
     same(alone.sent(), [])
 
 
-SCRIPTS: tuple[Script, ...] = (life, loss, failures, releases, beside, given, tables, forever)
+SCRIPTS: tuple[Script, ...] = (life, loss, tasks, failures, releases, beside, given, tables, forever)

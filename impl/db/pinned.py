@@ -1,7 +1,7 @@
 """Safety: a read shows what one state of the database shows, and a checkpoint keeps that state until the read has ended.
 
-This is the reader of impl/protocols/db_reader.py, which takes the checkpoints, replays the WAL and follows the writer, on
-SlateDB's own bytes. It writes to the manifest, so it needs the right to.
+impl/protocols/db_reader.py takes the checkpoints, replays the WAL and follows the writer. Here are the rows, of SlateDB's own
+bytes. A checkpoint is an update of the manifest, so a reader needs the right to write.
 """
 
 from collections.abc import AsyncIterator
