@@ -44,7 +44,7 @@ pytestmark = pytest.mark.interop
 SOAK_S = float(os.environ.get("HIGHWATER_SOAK_S", 60))
 SEED = int(os.environ.get("HIGHWATER_SOAK_SEED", 1))
 DATA_MIN_AGE_MS, HOUR_MS = 30_000, 3_600_000
-POLL_MS, MOST_SNAPSHOTS = 300, 3
+MOST_SNAPSHOTS = 3
 AT = {"path": "db", "url": URL}
 OURS = ("ours", "operator", "reader")
 CLIENTS = ("A", "B", "G", "R", *OURS)
@@ -184,9 +184,12 @@ class Soak(Together):
 
     async def follow(self, random: Random) -> None:
         """Open a reader, and take snapshots. The first one has what was acknowledged before the reader was opened, and each has
-        what the one before has. It shows the same to its end, whatever is compacted and collected meanwhile."""
+        what the one before has. It shows the same to its end, whatever is compacted and collected meanwhile.
+
+        It polls here, not by its task: `close` may cancel that after an update, before the boundary is read. `trace check` then
+        takes the next update for a conclusion from the first one (AckIsChecked), which it is not."""
         manifests, least = stores_of(self.world("reader"), "db")["manifest"], dict(self.acked)
-        reader, snapshots = DbReader(manifests, "db", Options(POLL_MS, HOUR_MS)), list[tuple[Snapshot, dict[str, str]]]()
+        reader, snapshots = DbReader(manifests, "db", Options(HOUR_MS // 3, HOUR_MS)), list[tuple[Snapshot, dict[str, str]]]()
         await reader.open()
         for _ in range(random.randrange(1, 12)):
             snapshot = reader.snapshot()
@@ -194,7 +197,8 @@ class Soak(Together):
             self.is_as_written(found, least)
             snapshots.append((snapshot, found))
             least = found
-            await asyncio.sleep(random.uniform(0, 1))
+            await asyncio.sleep(random.uniform(0, 2))
+            await reader.pins.poll()
             if len(snapshots) > MOST_SNAPSHOTS:
                 await self.ended(*snapshots.pop(random.randrange(MOST_SNAPSHOTS)))
         for snapshot, found in snapshots:
