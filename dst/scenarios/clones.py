@@ -100,6 +100,7 @@ class Impl(NamedTuple):
     clone: Callable = clones.clone
     detach: Callable = clones.detach
     opened: Callable = clones.opened
+    create: Callable = checkpoints.create
     without_sst: Callable = without_sst
 
 
@@ -183,7 +184,7 @@ async def change(actors: Actors, client: Client, impl: Impl, own: list[tuple[int
         said = await said_by(CALLS, "delete", actors.in_time(client, checkpoints.delete(impl.stores(ROOTS[d]), which)))
     else:
         which = checkpoints.new_id(impl.stores(ROOTS[d]))
-        said = await said_by(CALLS, "create", actors.in_time(client, checkpoints.create(
+        said = await said_by(CALLS, "create", actors.in_time(client, impl.create(
             impl.stores(ROOTS[d]), which, actors.shape.lifetime_ms)))
         own += [(d, which)] if said.value is not None else []
     actors.tell(client, said.told, ROOTS[d].encode(), keys=said.keys)

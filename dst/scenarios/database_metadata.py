@@ -226,13 +226,14 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
     impl = actors.build(world, actors.shape, number)
 
     async def read() -> Said:
-        return await said_by(CALLS, "current", actors.in_time(client, impl.stores.manifest.current()), key_of)
+        return await said_by(CALLS, "current", actors.in_time(client, impl.stores.manifest.current()), key_in(impl))
 
     await actors.read_one_by_one(client, world, read, lambda of: names_in((*of.value.compacted, *of.value.l0)))
 
 
-def key_of(of: Committed) -> str:
-    return MANIFEST.key(of.id)
+def key_in(impl: Impl) -> Callable[[Committed], str]:
+    """Return the function that names the manifest of a result."""
+    return lambda of: impl.stores.manifest.bounded.storage.namespace.key(of.id)
 
 
 # --- an operator
@@ -272,7 +273,7 @@ async def change(actors: Actors, client: Client, world: World, impl: Impl, what:
     for left in reversed(range(TRIES)):
         actors.begin(client, " ".join(filter(None, (what, checkpoint if what != "ended" else "", lifetimes))))
         call = "drop_ended" if what == "ended" else f"{what}_checkpoint"
-        said = await said_by(CALLS, call, actors.in_time(client, ask[what]()), key_of)
+        said = await said_by(CALLS, call, actors.in_time(client, ask[what]()), key_in(impl))
         told = UNFINISHED if doubt and said.told == "not changed" else said.told
         actors.end(client, told, said.key, b"" if what == "ended" or told == UNFINISHED else checkpoint.encode(),
                    keys=said.keys)

@@ -80,11 +80,15 @@ class Manifest(NamedTuple):
         return self.l0 + self.compacted
 
     @property
+    def all_ssts(self) -> tuple[str, ...]:
+        """The names of all SSTs, whichever form the file has: also those of other databases."""
+        ours = (name for name in (*self.l0, *self.compacted) if isinstance(name, str))  # SlateDB's are views and runs
+        return (*ours, *(sst.id for sst in self.ssts))
+
+    @property
     def named_ssts(self) -> frozenset[str]:
         """The names of all SSTs of this database, whichever form the file has. Those of other databases belong to these."""
-        others = {sst for of in self.external_dbs for sst in of.sst_ids}
-        ours = (name for name in (*self.l0, *self.compacted) if isinstance(name, str))  # SlateDB's are views and runs
-        return frozenset((*ours, *(sst.id for sst in self.ssts if sst.id not in others)))
+        return frozenset(self.all_ssts).difference(*(of.sst_ids for of in self.external_dbs))
 
     def referenced(self) -> frozenset[int]:
         """Return the ids of the files that checkpoints refer to, also those that have ended: each may still be renewed."""

@@ -157,10 +157,16 @@ async def collect(manifests: MetadataStore, root: str, min_age_ms: int, skew_ms:
     and still name the first one. `skew_ms`: see `MetadataStore.drop_ended`. Raises what that and `MetadataStore.collect` raise.
     """
     await manifests.drop_ended(skew_ms=skew_ms)
+    return await collect_named(manifests, min_age_ms, lambda sst: key_of_sst(root, sst))
+
+
+async def collect_named(manifests: MetadataStore, min_age_ms: int, key_of: Callable[[str], str]
+                        ) -> tuple[list[int], list[str]]:
+    """Run the round of `collect`, and remove no checkpoint before. `key_of`: the key of an SST by its name."""
     garbage, dead = await _unnamed(manifests, min_age_ms)
     deleted = []
     for sst in dead:
-        key = key_of_sst(root, sst)
+        key = key_of(sst)
         try:
             await manifests.world.store.delete(key)
         except (Definite, OutcomeUnknown) as error:

@@ -45,7 +45,7 @@ class Source(NamedTuple):
 # --- what a manifest uses
 
 def named_by(manifest: Manifest) -> frozenset[str]:
-    return frozenset(sst.id for sst in manifest.ssts)
+    return frozenset(manifest.all_ssts)
 
 
 def in_use(manifest: Manifest, entry: ExternalDb) -> bool:
@@ -65,7 +65,7 @@ def cloned(manifests: MetadataStore, parent: str, source: Source, old: tuple[Ext
     """Return the first manifest of an attempt. Entries of the attempt before stay without SSTs, so that `detach` finds them."""
     base, inherited = source.value, [of for of in source.value.external_dbs if in_use(source.value, of)]
     others = frozenset(sst for of in inherited for sst in of.sst_ids)
-    own = tuple(sst.id for sst in base.ssts if sst.id not in others)
+    own = tuple(sst for sst in base.all_ssts if sst not in others)
     entries = [ExternalDb(parent, source.id, checkpoints.new_id(manifests), own)]
     entries += [ExternalDb(of.path, of.final_checkpoint_id or of.source_checkpoint_id, checkpoints.new_id(manifests),
                            tuple(sst for sst in of.sst_ids if sst in named_by(base))) for of in inherited]

@@ -17,7 +17,7 @@ Everything here is made of the parts: manifest_compactions, wal_fencing and sequ
 from highwater.impl.codecs.json import compactions as compactions_json
 from highwater.impl.codecs.json.manifest import DATABASE, Checkpoint
 from highwater.impl.codecs.json.ssts import name_of, records_of
-from highwater.impl.codecs.json.wal import WalManifest
+from highwater.impl.codecs.json.wal import Record, WalManifest
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import NotFound, OutcomeUnknown, PreconditionFailed
 from highwater.impl.layout import Namespace
@@ -93,8 +93,7 @@ class SequencedManifest:
             raise ValueError("a manifest of a database lists no checkpoints of the WAL: take them with checkpoint_all")
         base: Committed = known.version
         new = manifest.flushed[len(known.manifest.flushed):]
-        value = base.value._replace(writer_epoch=manifest.writer_epoch, replay_after_wal_id=manifest.replay_after,
-                                    l0=(*base.value.l0, name_of(new)) if new else base.value.l0)
+        value = await self._next(base.value, manifest, new)
         try:
             await self.bounded.create(base.id + 1, self.metadata.codec.encode(value))
         except ObjectVersionExists as error:
@@ -102,6 +101,11 @@ class SequencedManifest:
         except ObjectVersionBehindBoundary as error:
             raise OutcomeUnknown(str(error)) from error
         return Known(manifest, Committed(base.id + 1, value))
+
+    async def _next(self, value: Manifest, manifest: WalManifest, new: tuple[Record, ...]) -> Manifest:
+        """Return the next manifest, with an SST of the new records if there are any."""
+        return value._replace(writer_epoch=manifest.writer_epoch, replay_after_wal_id=manifest.replay_after,
+                              l0=(*value.l0, name_of(new)) if new else value.l0)
 
     def _known(self, file_id: int, body: bytes) -> Known:
         value: Manifest = self.metadata.codec.decode(body)

@@ -178,13 +178,17 @@ class Compactor:
             return m.with_checkpoint(manifests.codec.checkpoint.taken(
                 checkpoint, file_id, now_ms + self.pin_ms, now_ms, name_of_pin(job)))
 
-        await manifests.update_recognised(lambda m: is_pinned(m, job) or is_applied(m, job), change, epoch=self.epoch)
+        await manifests.update_recognised(lambda m: is_pinned(m, job) or self.is_applied(m, job), change, epoch=self.epoch)
         self.pinned = True
+
+    def is_applied(self, manifest: Manifest, job: Job) -> bool:
+        """Return whether the manifest has the result of the compaction."""
+        return is_applied(manifest, job)
 
     async def _drop_inputs(self, job: Job) -> None:
         """Put a manifest with the result in place of the inputs. Raises Unpinned if it was to be pinned, and is not."""
         def applied(m: Manifest) -> bool | InputMissing | Unpinned:
-            if is_applied(m, job):
+            if self.is_applied(m, job):
                 return True
             missing = [sst for sst in job if sst not in m.l0]
             if missing:

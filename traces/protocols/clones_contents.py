@@ -37,7 +37,7 @@ def file_of(body: bytes) -> File:
 
 
 def of_manifest(manifest: Manifest) -> File:
-    names = frozenset(sst.id for sst in manifest.ssts)
+    names = frozenset(manifest.all_ssts)
     entries = [(of.final_checkpoint_id or "", of.path, of.source_checkpoint_id,
                 tuple(sorted(sst for sst in of.sst_ids if sst in names))) for of in manifest.external_dbs]
     others = frozenset(sst for *_, ssts in entries for sst in ssts)

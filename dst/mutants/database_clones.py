@@ -1,0 +1,5 @@
+"""Mutants."""
+
+from highwater.dst.scenario import Mutants
+
+MUTANTS = Mutants({}, {})
