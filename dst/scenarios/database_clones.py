@@ -35,9 +35,10 @@ from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
 from highwater.traces.protocols.clones_contents import MANIFESTS, ROOTS, WALS
+from highwater.traces.protocols.database_clones import KEYS, Constants, Trace, refiner
 from highwater.traces.protocols.database_clones_calls import CALLS
 from highwater.traces.protocols.database_clones_contents import COMPACTIONS, ROOT_OF, parts_in
-from highwater.traces.refine import Failure
+from highwater.traces.refine import Failure, refiner_of
 
 
 class Form(Cached):
@@ -105,8 +106,8 @@ def length(shape: Shape) -> int:
             + 12 * shape.cloners * shape.clones + 12 * shape.detachers * shape.detaches)
 
 
-def trace_of(shape: Shape) -> Any:
-    raise NotImplementedError
+def trace_of(shape: Shape) -> Trace:
+    return Trace(refiner_of(refiner, Constants(shape.nested, *MOST.values())), KEYS, shape.skew_ms)
 
 
 def trace_options(shape: Shape) -> list[str]:
@@ -186,12 +187,17 @@ async def is_there(actors: Actors, client: Client, world: World, number: int) ->
     return not d
 
 
-def working(work: Callable[..., Any], last: bool) -> Callable[..., Any]:
-    """Return the work of a client of one database. `last`: the first one of each database works last in an audit."""
+def working(work: Callable[..., Any], one_life: bool) -> Callable[..., Any]:
+    """Return the work of a client of one database. `one_life`: the client does not come back after a crash, also while it waits,
+    and the first one of each database works last in an audit."""
     async def works(actors: Actors, client: Client, world: World, number: int) -> None:
-        if last and actors.shape.audit and number < FIRST and not actors.auditing:
+        if one_life and actors.shape.audit and number < FIRST and not actors.auditing:
             return
-        if actors.left[client.name] and await is_there(actors, client, world, number):
+        times = actors.left[client.name]
+        if one_life:
+            actors.left[client.name] = 0
+        if times and await is_there(actors, client, world, number):
+            actors.left[client.name] = times
             await work(of_database(actors, ROOT_OF[number]), client, world, number)
 
     return works

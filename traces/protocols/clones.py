@@ -60,6 +60,8 @@ class Trace(trace.Trace):
     alien = (*trace.ALIEN, InvalidFile, DamagedBuffer)
     calls, claims = CALLS, CLAIMS
     aside = SSTS
+    file_of: Callable[[bytes], File] = staticmethod(file_of)
+    uploads = UPLOADS
 
     def __init__(self, refiner: Refiner, namespace: Any = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
@@ -99,7 +101,7 @@ class Trace(trace.Trace):
 
     def _of_sst(self, e: Event, d: int) -> None:
         sst = sst_of(ROOTS[d], e.key)
-        if e.op == "create" and e.client.startswith(UPLOADS):
+        if e.op == "create" and e.client.startswith(self.uploads):
             return
         if e.op != "delete" or sst is None:
             raise self._no_action(e, e.client)
@@ -117,11 +119,15 @@ class Trace(trace.Trace):
 
     def _of_manifest(self, e: Event, d: int, i: int) -> None:
         """Take the steps of a manifest: the next one, or none of the history, where one was collected."""
-        files, new = self.files[d], file_of(e.body)
+        files, new = self.files[d], self.file_of(e.body)
         if i <= max(files, default=1 - (d > 0)):
             return  # in the place of one that was collected
         old = files[max(files)] if files else self._first(d)
         files[i] = new
+        self._updated(e, d, old, new)
+
+    def _updated(self, e: Event, d: int, old: File, new: File) -> None:
+        """Take the steps of a manifest that joins the history after `old`."""
         finals = {f for f, *_ in new.entries} - {f for f, *_ in old.entries}
         pins, gone = dict(new.pins - old.pins), {u for u, _ in old.pins} - {u for u, _ in new.pins}
         more = len(new.own - old.own) + (not new.ready and not old.ready and bool(finals)) + len(pins)

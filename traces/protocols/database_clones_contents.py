@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 
+from highwater.impl.codecs.json import compactions as compactions_json
 from highwater.impl.codecs.json.database import CLONED
 from highwater.impl.codecs.json.manifest import DATABASE
 from highwater.impl.codecs.json.ssts import parts_of
@@ -42,3 +43,10 @@ def database_of(body: bytes) -> bytes:
     m = manifest_of(body)
     return DATABASE.encode(m._replace(l0=parts_in(m.l0), compacted=parts_in(m.compacted), external_dbs=(), initialized=False,
                                       wal_id_last_seen=0))
+
+
+@lru_cache(LIMIT)
+def compactions_of(body: bytes) -> bytes:
+    """Return a compactions file as the models of a database see it: it claims what was flushed. Raises InvalidCompactions."""
+    of = compactions_json.decode(body)
+    return compactions_json.encode(of._replace(jobs=tuple(map(parts_in, of.jobs))))

@@ -88,6 +88,7 @@ class Trace(trace.Trace):
 
     alien = (*ALIEN, InvalidManifest, InvalidCompactions, InvalidWal)
     calls, claims = CALLS, JUDGES
+    sequence = Sequence  # of manifests
     keyed = ("read", *OPERATORS)
     bodiless = ("not open", "flushed", "not flushed", "nothing", "not compacted", "ended")
 
@@ -99,7 +100,7 @@ class Trace(trace.Trace):
             for part in parts.values():
                 part.begin()
         self.parts, self.names = parts, names_of(c)
-        self.manifests = Sequence(parts["manifest"], MANIFEST, skew_ms, self.names["manifest"], DATABASE.encode(Manifest()),
+        self.manifests = self.sequence(parts["manifest"], MANIFEST, skew_ms, self.names["manifest"], DATABASE.encode(Manifest()),
                                   lambda body: manifest_of(body).checkpoints)
         self.compactions = Sequence(parts["compactions"], COMPACTIONS, skew_ms, self.names["compactions"],
                                     compactions_json.encode(Compactions()), lambda body: ())

@@ -1,0 +1,129 @@
+"""Safety: every request of the trace is an action of database_metadata's models on the database that it is sent to, and of the
+model of clones, and each response to a caller agrees with them.
+
+The composed model is a product: for each database the models of its parts, and one model of clones for all. Each is refined by
+itself, with the requests that it knows:
+
+    a database, the root or a clone   database_clones_root.py         all requests on it, from its first manifest on
+    clones                            database_clones_projection.py   manifests, SSTs and WAL objects of all databases
+
+They meet in one step: when a clone is initialized, the models of its parts begin in the state of its source. This module
+compares the two. The clone's epoch is the one after its source's, and each WAL object that it has is the one that was first
+written under its id in the parent.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from highwater.impl.codecs.json.compactions import InvalidCompactions
+from highwater.impl.codecs.json.manifest import InvalidManifest
+from highwater.impl.codecs.json.wal import InvalidWal
+from highwater.traces import trace
+from highwater.traces.calls import judge_answer, judge_claims, judge_late
+from highwater.traces.event import Event
+from highwater.traces.form import MUTATIONS, Keys
+from highwater.traces.protocols.clones_contents import MANIFESTS, ROOTS, WALS, database_of
+from highwater.traces.protocols.database_clones_calls import CALLS, CLAIMS
+from highwater.traces.protocols.database_clones_contents import KEYS, SSTS, manifest_of
+from highwater.traces.protocols.database_clones_projection import Projection
+from highwater.traces.protocols.database_clones_refiner import Constants, Pair, refiner
+from highwater.traces.protocols.database_clones_root import Root
+from highwater.traces.refine import Failure, Refiner, refiner_of
+
+__all__ = ["KEYS", "Constants", "Trace", "refiner"]
+
+OF_ALL = "Cloner", "Detacher"  # the roles that work on several databases
+
+
+class Trace(trace.Trace):
+    """Refines one trace of a database and its clones."""
+
+    alien = (*trace.ALIEN, InvalidManifest, InvalidCompactions, InvalidWal)
+    calls, claims = CALLS, CLAIMS
+    aside = SSTS
+
+    def __init__(self, refiner_: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
+        super().__init__(refiner_, namespace, skew_ms)
+        c = refiner_.model.constants
+        of: Any = refiner_ if isinstance(refiner_, Pair) else refiner_of(refiner, c)
+        if of is not refiner_:  # one that records: it sees no steps, only the events
+            of.begin()
+        self.roots = [Root(parts, d, c, skew_ms) for d, parts in enumerate(of.databases)]
+        self.projection = Projection(of.clones, skew_ms)
+        self.written: list[dict[int, bytes]] = [{} for _ in ROOTS]  # of each WAL: id -> what was first written
+        self.epochs: list[dict[int, int]] = [{1: 0}, *({} for _ in ROOTS[1:])]  # of each database: manifest -> writer epoch
+
+    def _take(self, e: Event) -> None:
+        self._on_time(e)
+        if e.kind == "told":
+            self._told(e)
+            return
+        d, role = database_of(e.key), e.client.partition("#")[0]
+        if role not in OF_ALL and Pair.place(e.client) != d:
+            raise self._no_action(e, "a client of another database", role)
+        self._note_mutation(e)
+        self._written(e, d)
+        root = self.roots[d]
+        if not e.key.startswith(SSTS[d]):
+            self._of(d, root.hear, e)
+        self.projection.hear(e)
+        if e.kind == "crash" and role in OF_ALL:
+            for other in self.roots:
+                other.crashed(e.client)
+        files = self.projection.files[d]
+        if not root.is_open and files and files[max(files)].ready:
+            self._of(d, root.opens, files[max(files)].seen, self.written[self._parent(d)].get)
+
+    def _note_mutation(self, e: Event) -> None:
+        """Note what is in flight, for the judges of answers."""
+        if e.op not in MUTATIONS:
+            return
+        if e.pending:
+            self.pending[e.client, e.request] = (), trace.sent(e)
+        if e.kind == "applied" and not e.awaited:
+            judge_late(self, e)
+            self.pending.pop((e.client, e.request), None)
+
+    def _written(self, e: Event, d: int) -> None:
+        """Note the first content under each id, and compare the epoch of a clone with that of its source."""
+        if e.kind != "applied" or e.op != "create" or e.status != 200:
+            return
+        if e.key.startswith(WALS[d].prefix):
+            self.written[d].setdefault(WALS[d].file_id(e.key) or 0, e.body)
+        elif e.key.startswith(MANIFESTS[d].prefix):
+            i, m = MANIFESTS[d].file_id(e.key) or 0, manifest_of(e.body)
+            self.epochs[d].setdefault(i, m.writer_epoch)
+            if d and i == 1:
+                self._check_epoch(e, m.writer_epoch, m.external_dbs[0].source_checkpoint_id, self._parent(d))
+
+    def _check_epoch(self, e: Event, epoch: int, source: str, parent: int) -> None:
+        """Check that an attempt has the epoch after that of its source, of any manifest that has ever listed it."""
+        kept = {i for of in self.projection.files[parent].values() for u, i in of.pins if u == source}
+        if epoch not in {self.epochs[parent][i] + 1 for i in kept}:
+            raise self._refused("epoch", f"{e.client} begins a clone with the writer epoch {epoch}, which is not the one after "
+                                f"that of its source {source}")
+
+    def _parent(self, d: int) -> int:
+        return 1 if d == 2 and self.refiner.model.constants.NESTED else 0
+
+    def _of(self, d: int, step: Callable[..., Any], *arguments: Any) -> None:
+        """Take a step of one database. A failure names it."""
+        try:
+            step(*arguments)
+        except Failure as failure:
+            failure.message = f"{ROOTS[d]}: {failure.message}"
+            failure.args, failure.match, failure.states = (failure.message,), None, self.refiner.unpacked()
+            raise
+
+    # --- what callers were told
+
+    def _told(self, e: Event) -> None:
+        if e.client.partition("#")[0] not in OF_ALL:
+            d = Pair.place(e.client)
+            self._of(d, self.roots[d].hear, e)
+            return
+        if e.op == "cloned" and not self.projection.refiner.shared().dbs[database_of(e.body.decode() + "/")].ready:
+            raise self._misled(e, "the clone is not initialized")
+        if e.keys:
+            judge_answer(self, e)
+            judge_claims(self, e)

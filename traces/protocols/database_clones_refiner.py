@@ -1,0 +1,118 @@
+"""Keep the models of a database and of its clones together: for each database those of its parts, and one of clones for all."""
+
+from typing import Any, NamedTuple
+
+from highwater.model.core import Local, Model, Process, State
+from highwater.traces.protocols import clones
+from highwater.traces.protocols import database_metadata as database
+from highwater.traces.protocols.clones_contents import ROOTS
+from highwater.traces.protocols.database.parts import Parts
+from highwater.traces.protocols.database_clones_contents import ROOT_OF
+from highwater.traces.refine import Refiner
+
+
+class Constants(NamedTuple):
+    """The most clients of each role. `NESTED`: database 2 is a clone of database 1, and not of database 0."""
+
+    NESTED: bool
+    WRITERS: int
+    COMPACTORS: int
+    READERS: int
+    OPERATORS: int
+    COLLECTORS: int
+    CLONERS: int
+    DETACHERS: int
+
+
+class OfAll(NamedTuple):
+    """A state, or a client's local state: in each database, and in the model of clones. None where there is none."""
+
+    root: Any = None
+    first: Any = None
+    second: Any = None
+    clones: Any = None
+
+
+def changers(c: Constants) -> int:
+    """Return the number of operators in the models of a database: cloners and detachers are operators there."""
+    return c.OPERATORS + c.CLONERS + c.DETACHERS
+
+
+class Pair(Refiner):
+    """The refiners of all databases, and that of clones."""
+
+    def __init__(self, c: Constants):
+        of = database.constants(c.WRITERS, c.COMPACTORS, c.READERS, changers(c), c.COLLECTORS)
+        self.databases = tuple(Parts(of) for _ in ROOTS)
+        self.clones = clones.refiner(clones.constants("01" if c.NESTED else "00", c.CLONERS + 1))  # and one that takes
+        super().__init__(self._model(c))
+
+    def _model(self, c: Constants) -> Model:
+        """Return the product of the models, of which each is refined by itself: it takes no step."""
+        roles = {"Writer": c.WRITERS, "Compactor": c.COMPACTORS, "Reader": c.READERS, "Operator": c.OPERATORS,
+                 "Collector": c.COLLECTORS, "Cloner": c.CLONERS, "Detacher": c.DETACHERS}
+        processes = [Process(f"{role}#{i}", role, i, self._initial(f"{role}#{i}"), {})
+                     for role, number in roles.items() for i in range(number)]
+        shared = OfAll(*(of.model.shared for of in self.databases), self.clones.model.shared)
+        return Model("database_clones", c, shared, (*processes, Process("", "", 0, (), {})), {}, {})
+
+    def _initial(self, name: str) -> OfAll:
+        of = self.of(name)
+        local = of.model.processes[of.index[name]].local
+        return OfAll(clones=local) if of is self.clones else OfAll()._replace(**{OfAll._fields[self.place(name)]: local})
+
+    @staticmethod
+    def place(client: str) -> int:
+        """Return the database that a client works on."""
+        return ROOT_OF[int(client.partition("#")[2])]
+
+    def of(self, client: str) -> Refiner:
+        """Return the refiner that knows a client: that of its database, or that of clones."""
+        return self.clones if client.startswith(("Cloner", "Detacher")) else self.databases[self.place(client)]
+
+    def begin(self) -> None:
+        super().begin()
+        for of in (*self.databases, self.clones):
+            of.begin()
+
+    @property
+    def states(self) -> "Snapshot":  # it is computed on demand
+        """Return a snapshot. Assign it to return to these states."""
+        found = Snapshot((self.explorer.pack(self.unpacked()[0]),))
+        found.parts = tuple(of.states for of in (*self.databases, self.clones))
+        return found
+
+    @states.setter
+    def states(self, kept: tuple[int, ...]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        if isinstance(kept, Snapshot):
+            for of, states in zip((*self.databases, self.clones), kept.parts):
+                of.states = states
+
+    def locals(self, process: str) -> list[Local]:
+        return self.of(process).locals(process)
+
+    def local(self, process: str) -> Local:
+        return self.of(process).local(process)
+
+    def unpacked(self) -> tuple[State, ...]:
+        shared = OfAll(*(of.unpacked()[0].shared for of in self.databases), self.clones.shared())
+        found = []
+        for process in self.model.processes:
+            if not process.name:
+                found.append(())
+                continue
+            of = self.of(process.name)
+            local = of.unpacked()[0].locals[of.index[process.name]]
+            place = "clones" if of is self.clones else OfAll._fields[self.place(process.name)]
+            found.append(OfAll()._replace(**{place: local}))
+        return (State(shared, tuple(found)),)
+
+
+class Snapshot(tuple[int, ...]):
+    """The state of all, packed by its model, with the states that each database and the clones may be in."""
+
+    parts: tuple[tuple[int, ...], ...]
+
+
+def refiner(c: Constants) -> Pair:
+    return Pair(c)
