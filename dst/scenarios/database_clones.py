@@ -175,9 +175,9 @@ LOOKS, LOOK_MS = 8, 500  # how often a client looks for its clone, and the pause
 async def is_there(actors: Actors, client: Client, world: World, number: int) -> bool:
     """Wait until the client's database is initialized; return whether it is."""
     d = ROOT_OF[number]
+    impl = actors.build(world, actors.shape, number)
     for _ in range(LOOKS if d else 0):
         try:
-            impl = actors.build(world, actors.shape, number)
             await impl.initialized(impl.stores(ROOTS[d]).manifest)
             return True
         except (Definite, Indefinite):

@@ -8,8 +8,10 @@ itself, with the requests that it knows:
     clones                            database_clones_projection.py   manifests, SSTs and WAL objects of all databases
 
 They meet in one step: when a clone is initialized, the models of its parts begin in the state of its source. This module
-compares the two. The clone's epoch is the one after its source's, and each WAL object that it has is the one that was first
-written under its id in the parent.
+compares the two: each WAL object that the clone has is the one that was first written under its id in the parent.
+
+Two more checks are of no part. An attempt has the epoch after its source's, and after that of the attempt before. And no WAL
+object is deleted that a listed checkpoint has seen and not flushed: the checkpoints of database_metadata see no WAL object.
 """
 
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from typing import Any
 from highwater.impl.codecs.json.compactions import InvalidCompactions
 from highwater.impl.codecs.json.manifest import InvalidManifest
 from highwater.impl.codecs.json.wal import InvalidWal
+from highwater.impl.codecs.manifest import Manifest
 from highwater.traces import trace
 from highwater.traces.calls import judge_answer, judge_claims, judge_late
 from highwater.traces.event import Event
@@ -52,6 +55,8 @@ class Trace(trace.Trace):
         self.projection = Projection(of.clones, skew_ms)
         self.written: list[dict[int, bytes]] = [{} for _ in ROOTS]  # of each WAL: id -> what was first written
         self.epochs: list[dict[int, int]] = [{1: 0}, *({} for _ in ROOTS[1:])]  # of each database: manifest -> writer epoch
+        self.attempts = [""] * len(ROOTS)  # of each clone: the first final of its latest attempt
+        self.logs: list[dict[int, range]] = [{} for _ in ROOTS]  # of each database: manifest -> what it has seen and not flushed
 
     def _take(self, e: Event) -> None:
         self._on_time(e)
@@ -86,22 +91,36 @@ class Trace(trace.Trace):
 
     def _written(self, e: Event, d: int) -> None:
         """Note the first content under each id, and compare the epoch of a clone with that of its source."""
+        if e.kind == "applied" and e.op == "delete" and e.status < 300 and e.key.startswith(WALS[d].prefix):
+            self._check_spared(e, d, WALS[d].file_id(e.key) or 0)
         if e.kind != "applied" or e.op != "create" or e.status != 200:
             return
         if e.key.startswith(WALS[d].prefix):
             self.written[d].setdefault(WALS[d].file_id(e.key) or 0, e.body)
         elif e.key.startswith(MANIFESTS[d].prefix):
-            i, m = MANIFESTS[d].file_id(e.key) or 0, manifest_of(e.body)
-            self.epochs[d].setdefault(i, m.writer_epoch)
-            if d and i == 1:
-                self._check_epoch(e, m.writer_epoch, m.external_dbs[0].source_checkpoint_id, self._parent(d))
+            i, m, known = MANIFESTS[d].file_id(e.key) or 0, manifest_of(e.body), self.epochs[d]
+            if i <= max(known, default=0):
+                return  # where one was collected: it is in no history
+            if d and not self.roots[d].is_open and m.external_dbs[0].final_checkpoint_id != self.attempts[d]:
+                self._check_epoch(e, d, m)
+                self.attempts[d] = m.external_dbs[0].final_checkpoint_id or ""
+            known[i], self.logs[d][i] = m.writer_epoch, range(m.replay_after_wal_id + 1, m.wal_id_last_seen + 1)
 
-    def _check_epoch(self, e: Event, epoch: int, source: str, parent: int) -> None:
-        """Check that an attempt has the epoch after that of its source, of any manifest that has ever listed it."""
+    def _check_epoch(self, e: Event, d: int, m: Manifest) -> None:
+        """Check that an attempt has the epoch after that of its source, or of the attempt before if that is higher."""
+        source, parent, before = m.external_dbs[0].source_checkpoint_id, self._parent(d), self.epochs[d]
         kept = {i for of in self.projection.files[parent].values() for u, i in of.pins if u == source}
-        if epoch not in {self.epochs[parent][i] + 1 for i in kept}:
-            raise self._refused("epoch", f"{e.client} begins a clone with the writer epoch {epoch}, which is not the one after "
-                                f"that of its source {source}")
+        last = before[max(before)] if before else 0
+        if m.writer_epoch not in {max(self.epochs[parent][i], last) + 1 for i in kept}:
+            raise self._refused("epoch", f"{e.client} begins a clone with the writer epoch {m.writer_epoch}, which is not the one "
+                                f"after that of its source {source}, or of the attempt before")
+
+    def _check_spared(self, e: Event, d: int, i: int) -> None:
+        """Check that no listed checkpoint has seen this WAL object, and not flushed it."""
+        files = self.projection.files[d]
+        pins = files[max(files)].pins if files else ()
+        if found := [u for u, of in sorted(pins) if i in self.logs[d].get(of, ())]:
+            raise self._refused("wal", f"{e.client} deletes {e.key}, and checkpoint {found[0]} has seen it, and not flushed it")
 
     def _parent(self, d: int) -> int:
         return 1 if d == 2 and self.refiner.model.constants.NESTED else 0
@@ -121,6 +140,8 @@ class Trace(trace.Trace):
         if e.client.partition("#")[0] not in OF_ALL:
             d = Pair.place(e.client)
             self._of(d, self.roots[d].hear, e)
+            if e.op == "deleted":  # a database knows no SSTs as objects
+                judge_claims(self, e)
             return
         if e.op == "cloned" and not self.projection.refiner.shared().dbs[database_of(e.body.decode() + "/")].ready:
             raise self._misled(e, "the clone is not initialized")

@@ -18,11 +18,12 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from highwater.impl.codecs.json.ssts import ulid_of
+from highwater.impl.layout import key_of_sst
 from highwater.model.core import State, broken
 from highwater.model.protocols.clones import Database, Shared, Sst, changed, ids
 from highwater.traces.event import Event
 from highwater.traces.protocols import clones
-from highwater.traces.protocols.clones_contents import File
+from highwater.traces.protocols.clones_contents import ROOTS, File
 from highwater.traces.protocols.database_clones_contents import COMPACTIONS, KEYS, file_of
 from highwater.traces.refine import Failure, Refiner
 
@@ -62,6 +63,7 @@ class Projection(clones.Trace):
 
     def __init__(self, refiner: Refiner, skew_ms: int = 0):
         super().__init__(refiner, KEYS, skew_ms)
+        self.uploaded: set[str] = set()  # SSTs that were put
         self.taker = f"Cloner#{refiner.model.constants.CLONERS - 1}"
         x, first = refiner.explorer, refiner.unpacked()[0]  # a database begins without SSTs
         dbs = (Database(True, True), *first.shared.dbs[1:])
@@ -84,7 +86,14 @@ class Projection(clones.Trace):
     def _first(d: int) -> File:
         return clones.NO_ROW._replace(ready=not d)
 
-    # --- WAL objects
+    # --- SSTs and WAL objects
+
+    def _of_sst(self, e: Event, d: int) -> None:
+        if e.op == "create":
+            self.uploaded.add(e.key)
+        elif not e.client.startswith("Collector"):
+            raise self._no_action(e, e.client)
+        super()._of_sst(e, d)
 
     def _of_wal(self, e: Event, d: int, i: int) -> None:
         if e.op == "delete" and e.client.startswith("Collector"):
@@ -105,6 +114,8 @@ class Projection(clones.Trace):
 
     def _updated(self, e: Event, d: int, old: File, new: File) -> None:
         added, pins, ready = new.own - old.own, new.pins - old.pins, old.ready and new.ready
+        if missing := [sst for sst in sorted(added) if key_of_sst(ROOTS[d], sst) not in self.uploaded]:
+            raise self._refused("sst", f"{e.client} puts {e.key}, which names SST {missing[0]}, and that was never put")
         if ready and new.seen != old.seen and not added:
             self._leaps(e, lambda s: seen_up_to(s, d, new.seen))
             old = old._replace(seen=new.seen)

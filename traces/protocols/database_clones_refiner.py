@@ -1,5 +1,6 @@
 """Keep the models of a database and of its clones together: for each database those of its parts, and one of clones for all."""
 
+from copy import copy
 from typing import Any, NamedTuple
 
 from highwater.model.core import Local, Model, Process, State
@@ -43,7 +44,7 @@ class Pair(Refiner):
 
     def __init__(self, c: Constants):
         of = database.constants(c.WRITERS, c.COMPACTORS, c.READERS, changers(c), c.COLLECTORS)
-        self.databases = tuple(Parts(of) for _ in ROOTS)
+        self.databases = alike(Parts(of))
         self.clones = clones.refiner(clones.constants("01" if c.NESTED else "00", c.CLONERS + 1))  # and one that takes
         super().__init__(self._model(c))
 
@@ -106,6 +107,16 @@ class Pair(Refiner):
             place = "clones" if of is self.clones else OfAll._fields[self.place(process.name)]
             found.append(OfAll()._replace(**{place: local}))
         return (State(shared, tuple(found)),)
+
+
+def alike(of: Parts) -> tuple[Parts, ...]:
+    """Return a refiner for each database. They share their tables, and each has its own states."""
+    found = [of]
+    for _ in ROOTS[1:]:
+        again = copy(of)
+        again.parts = {name: copy(part) for name, part in of.parts.items()}
+        found.append(again)
+    return tuple(found)
 
 
 class Snapshot(tuple[int, ...]):
