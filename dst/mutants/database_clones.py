@@ -1,6 +1,6 @@
 """Mutants of impl/protocols/database_clones.py: bugs of what holds a database and its clones together.
 
-The mutants of the parts are in dst/mutants/database_metadata.py and dst/mutants/clones.py. Those of clones that are here as well
+The mutants of the parts are in dst/mutants/database_metadata.py and dst/mutants/clones.py. Some of clones are here, too, and
 meet real writers, compactors and collectors.
 """
 
@@ -36,14 +36,14 @@ def instead(**parts: Any) -> Build:
 # --- collectors
 
 class WithoutFinals:
-    """Reads manifests without the checkpoints that never end."""
+    """Reads manifests without finals. (An operator's checkpoint has a number with a point.)"""
 
     checkpoint, is_initialized, encode = CODEC.checkpoint, CODEC.is_initialized, CODEC.encode
 
     @staticmethod
     def decode(body: bytes) -> Manifest:
         m: Manifest = CODEC.decode(body)
-        return m._replace(checkpoints=tuple(one for one in m.checkpoints if one.expiry_ms))
+        return m._replace(checkpoints=tuple(one for one in m.checkpoints if one.expiry_ms or "." in one.id))
 
 
 async def collect_finals(stores: Stores, root: str, min_age_ms: int) -> Deleted:
@@ -202,7 +202,7 @@ class LeavesNothing(MergingCompactor):
 
 
 BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
-    "finals_not_spared": ("a parent's collector spares no checkpoint that never ends", instead(collect=collect_finals)),
+    "finals_not_spared": ("a parent's collector spares no final of a clone", instead(collect=collect_finals)),
     "ssts_of_checkpoints": ("a collector deletes the SSTs that only checkpoints name",
                             instead(collect=collect_ssts_of_checkpoints)),
     "seen_not_spared": ("a parent's collector deletes WAL objects that the source of a clone has seen",
@@ -226,5 +226,24 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "merged_dropped": ("a compactor drops what was merged before", instead(compactor=LeavesNothing)),
 }
 CLONES, HARM = "refinement:clones.", "history:"
-ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {name: ((), ()) for name in BUILDS}
+ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
+    "finals_not_spared": (("refinement:manifest.Collector", f"{CLONES}Collector"), (HARM,)),
+    "ssts_of_checkpoints": ((f"{CLONES}Collector",), (HARM,)),
+    "seen_not_spared": (("refinement:wal",), (HARM,)),
+    "others_collected": (("refinement:Collector.delete",), (HARM,)),
+    "pinned_last": ((f"{CLONES}Cloner",), ("liveness:", HARM)),
+    "epoch_kept": (("refinement:epoch",), ()),
+    "copied_over": ((f"{CLONES}put",), (HARM,)),
+    "copied_more": (("refinement:wal", f"{CLONES}put", f"{CLONES}Cloner"), (HARM,)),
+    "not_copied": ((f"{CLONES}Cloner", "refinement:copy"), (HARM,)),
+    "seen_ahead": ((f"{CLONES}create",), ("liveness:", HARM)),
+    "opened_early": (("refinement:Writer", "refinement:Compactor", f"{CLONES}Cloner"), ("liveness:", HARM)),
+    "detached_from_checkpoints": ((f"{CLONES}Detacher",), ()),
+    "entry_first": ((f"{CLONES}Detacher",), ()),
+    "entries_dropped": ((f"{CLONES}create", f"{CLONES}Detacher", f"{CLONES}manifest"), (HARM,)),
+    "uploaded_later": ((f"{CLONES}sst",), (HARM,)),
+    "entry_removed": ((f"{CLONES}manifest", f"{CLONES}create"), ()),
+    "parent_released": (("refinement:Compactor.list",), ()),
+    "merged_dropped": (("refinement:history",), (HARM,)),
+}
 MUTANTS = Mutants(BUILDS, ORACLES)

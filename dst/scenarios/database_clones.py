@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies, said_by
-from highwater.dst.scenario import STORES, BaseShape, Cached, Draw, Scenario
+from highwater.dst.scenario import PATIENCE, STORES, BaseShape, Cached, Draw, Scenario
 from highwater.dst.scenarios import clones as cloning
 from highwater.dst.scenarios import database_metadata as database
 from highwater.dst.sim.kernel import Client
@@ -117,7 +117,8 @@ def trace_options(shape: Shape) -> list[str]:
 class Impl(NamedTuple):
     """The parts of a client, each of which a mutant may replace.
 
-    `open(stores, root, world, flush_every)`, `compactor(stores, root, pin_ms=)`, `collect(stores, root, age)`; the others as in database_metadata and clones."""
+    `open(stores, root, world, flush_every)`, `compactor(stores, root, pin_ms=)`, `collect(stores, root, age)`. The
+    others are as in the scenarios of database_metadata and clones."""
 
     stores: Callable[[str], Stores]  # of the database at a root
     open: Callable[..., Awaitable[Any]]
@@ -156,6 +157,11 @@ class OfDatabase:
         return getattr(self.actors, name)
 
 
+def compactor_of(impl: Impl, root: str, pin_ms: int) -> Any:
+    """Return what makes a compactor of its stores."""
+    return lambda stores: impl.compactor(stores, root, pin_ms=pin_ms)
+
+
 def of_database(actors: Actors, d: int) -> Any:
     """Return actors whose clients are those of database `d`, in the form of dst/scenarios/database_metadata.py."""
     def build(world: World, shape: Shape, number: int) -> database.Impl:
@@ -163,7 +169,7 @@ def of_database(actors: Actors, d: int) -> Any:
         stores = impl.stores(root)
         return database.Impl(
             stores, lambda _, __, **more: impl.open(stores, root, world, **more),
-            lambda _: impl.compactor(stores, root, pin_ms=shape.pin_ms), impl.take, impl.renew, impl.drop,  # pyright: ignore
+            compactor_of(impl, root, shape.pin_ms), impl.take, impl.renew, impl.drop,
             lambda _, __, min_age_ms: impl.collect(stores, root, min_age_ms))
 
     return OfDatabase(actors, build)
@@ -188,8 +194,8 @@ async def is_there(actors: Actors, client: Client, world: World, number: int) ->
 
 
 def working(work: Callable[..., Any], one_life: bool) -> Callable[..., Any]:
-    """Return the work of a client of one database. `one_life`: the client does not come back after a crash, also while it waits,
-    and the first one of each database works last in an audit."""
+    """Return the work of a client of one database. `one_life`: it does not come back after a crash, even if it only waits, and
+    the first one of each database works last in an audit."""
     async def works(actors: Actors, client: Client, world: World, number: int) -> None:
         if one_life and actors.shape.audit and number < FIRST and not actors.auditing:
             return
@@ -214,8 +220,9 @@ async def collector(actors: Actors, client: Client, world: World, number: int) -
 
 def deleted(d: int, ids: database_clones.Deleted) -> str:
     """Return the keys that a round has deleted."""
-    files = [of[d].key(i) for of, those in zip((MANIFESTS, COMPACTIONS, WALS), ids) for i in those]
-    return " ".join(sorted([*files, *(database_clones.key_of(ROOTS[d], sst) for sst in ids[-1])]))
+    manifests, compactions, wal, ssts = ids
+    files = [of[d].key(i) for of, those in ((MANIFESTS, manifests), (COMPACTIONS, compactions), (WALS, wal)) for i in those]
+    return " ".join(sorted([*files, *(database_clones.key_of(ROOTS[d], sst) for sst in ssts)]))
 
 
 # --- cloners and detachers
@@ -357,8 +364,8 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
                 found.add("clone appended")
         elif e.kind == "applied" and e.op == "delete" and e.status == 204 and "/compacted/" in e.key:
             found.add("sst collected")
-        elif e.kind == "applied" and e.op == "create" and e.status == 200 and "/wal/" in e.key and e.client.startswith("Cloner"):
-            found.add("wal copied")
+        elif e.kind == "applied" and e.op == "create" and e.status == 200 and "/wal/" in e.key:
+            found |= {"wal copied"} if e.client.startswith("Cloner") else set()
     return found
 
 
@@ -386,9 +393,11 @@ SCENARIO = Scenario(
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,
-    told=tuple(dict.fromkeys((*database.SCENARIO.told, *cloning.SCENARIO.told))),
+    told=(*database.SCENARIO.told, "cloned", "not cloned", "detached", "not detached", "missing"),
     moments=MOMENTS,
     moments_of=moments_of,
+    cost={},
     model="database_metadata",
+    rare=(PATIENCE, PATIENCE),
     needs=("create", "update", "cache", "list"),
 )

@@ -61,8 +61,29 @@ OF_DATABASES = {
         *OF_A_DATABASE, BOUNDARY, "manifest_epochs")},
     "traces/protocols/database/sequences": {f"traces/protocols/{BOUNDARY}"},
 }
+CLONED = "database_clones"  # a database and its clones: it is made of both
+OF_CLONED = {f"impl/protocols/{part}" for part in ("clones", DATABASE, "manifest_compactions")}
+CONTENTS = "traces/protocols/clones_contents"
+OF_CLONES = {
+    f"impl/protocols/{CLONED}": {*OF_CLONED, *(f"impl/protocols/{part}" for part in (
+        "checkpoints", "db_reader_view", "wal_fencing"))},
+    f"dst/mutants/{CLONED}": {*OF_CLONED, "dst/mutants/clones", *(f"impl/protocols/{part}" for part in (
+        "checkpoints", "clones_manifest", "wal_fencing"))},
+    f"dst/scenarios/{CLONED}": {*OF_CLONED, CONTENTS, *(f"dst/scenarios/{part}" for part in ("clones", DATABASE))},
+    f"traces/protocols/{CLONED}": {CONTENTS},
+    f"traces/protocols/{CLONED}_calls": {f"traces/protocols/{part}_calls" for part in ("clones", DATABASE)},
+    f"traces/protocols/{CLONED}_contents": {CONTENTS},
+    f"traces/protocols/{CLONED}_projection": {CONTENTS, "traces/protocols/clones", "model/protocols/clones"},
+    f"traces/protocols/{CLONED}_refiner": {CONTENTS, *(f"traces/protocols/{part}" for part in (
+        "clones", DATABASE, "database/parts"))},
+    f"traces/protocols/{CLONED}_root": {
+        CONTENTS, f"traces/protocols/{DATABASE}", "traces/protocols/wal_fencing", f"model/protocols/{BOUNDARY}",
+        "model/protocols/manifest_compactions", *(f"traces/protocols/database/{part}" for part in (
+            "claims", "contents", "epochs", "log", "parts", "sequences"))},
+}
 EDGES = {  # module of a protocol -> the modules of others that it imports
     **OF_DATABASES,
+    **OF_CLONES,
     "dst/mutants/database_gc": {"impl/protocols/manifest_compactions"},  # whose two sequences it has
     "dst/mutants/destroy": {"impl/protocols/checkpoints"},
     "dst/mutants/known_latest": {f"dst/mutants/{BOUNDARY}"},

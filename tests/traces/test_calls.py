@@ -137,7 +137,7 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
         "compact": "of the writer of the scenario", "collect": "of database_gc",
     },
     "manifest_migration": {"update": "of the stores", "collect": "of the stores"},
-    "checkpoints": {"update": "of the stores"},
+    "checkpoints": {"update": "of the stores", "collect_named": "collect"},
     "destroy": {"is_sealed": "finish", "release": "finish", "others_of": "finish", "create": "of checkpoints",
                 "delete": "of checkpoints", "commit": "of a writer of the scenario"},
     "clones": {"opened": "open", **dict.fromkeys(("source_of", "existing", "begin", "first", "restart", "pin", "copy_wal",

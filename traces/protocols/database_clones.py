@@ -56,7 +56,7 @@ class Trace(trace.Trace):
         self.written: list[dict[int, bytes]] = [{} for _ in ROOTS]  # of each WAL: id -> what was first written
         self.epochs: list[dict[int, int]] = [{1: 0}, *({} for _ in ROOTS[1:])]  # of each database: manifest -> writer epoch
         self.attempts = [""] * len(ROOTS)  # of each clone: the first final of its latest attempt
-        self.logs: list[dict[int, range]] = [{} for _ in ROOTS]  # of each database: manifest -> what it has seen and not flushed
+        self.logs: list[dict[int, range]] = [{} for _ in ROOTS]  # of each database: manifest -> what it has seen, not flushed
 
     def _take(self, e: Event) -> None:
         self._on_time(e)
@@ -112,8 +112,8 @@ class Trace(trace.Trace):
         kept = {i for of in self.projection.files[parent].values() for u, i in of.pins if u == source}
         last = before[max(before)] if before else 0
         if m.writer_epoch not in {max(self.epochs[parent][i], last) + 1 for i in kept}:
-            raise self._refused("epoch", f"{e.client} begins a clone with the writer epoch {m.writer_epoch}, which is not the one "
-                                f"after that of its source {source}, or of the attempt before")
+            raise self._refused("epoch", f"{e.client} begins a clone with the writer epoch {m.writer_epoch}, which is not the "
+                                f"one after that of its source {source}, or of the attempt before")
 
     def _check_spared(self, e: Event, d: int, i: int) -> None:
         """Check that no listed checkpoint has seen this WAL object, and not flushed it."""

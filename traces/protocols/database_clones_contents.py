@@ -16,7 +16,7 @@ SSTS = tuple(map(prefix_of_ssts, ROOTS))
 KEYS = Keys("dbs/", listed=(*(of.prefix for of in (*MANIFESTS, *WALS, *COMPACTIONS)), *SSTS),
             single=tuple(of.boundary_key for of in (*MANIFESTS, *COMPACTIONS)))
 ROOT_OF = (0, 1, 2, 0, 1, 0, 2, 1)  # number of a client of one database -> that database
-LIMIT = 100_000
+LIMIT = 10_000
 
 
 @lru_cache(LIMIT)

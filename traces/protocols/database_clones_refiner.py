@@ -13,7 +13,9 @@ from highwater.traces.refine import Refiner
 
 
 class Constants(NamedTuple):
-    """The most clients of each role. `NESTED`: database 2 is a clone of database 1, and not of database 0."""
+    """The most clients of each role. `NESTED`: database 2 is a clone of database 1, and not of database 0.
+
+    The properties are what model/protocols/database_metadata.py needs to name its witnesses."""
 
     NESTED: bool
     WRITERS: int
@@ -24,14 +26,55 @@ class Constants(NamedTuple):
     CLONERS: int
     DETACHERS: int
 
+    @property
+    def COMPACTIONS_COLLECTORS(self) -> int:
+        return self.COLLECTORS
+
+    @property
+    def WAL_COLLECTORS(self) -> int:
+        return self.COLLECTORS
+
+    @property
+    def WAL(self) -> bool:
+        return True
+
 
 class OfAll(NamedTuple):
-    """A state, or a client's local state: in each database, and in the model of clones. None where there is none."""
+    """A state, or a client's local state: in each database, and in the model of clones. None where there is none.
+
+    The parts of a database are those of the client's database, and of the root for a shared state: there coverage looks for the
+    witnesses of database_metadata."""
 
     root: Any = None
     first: Any = None
     second: Any = None
     clones: Any = None
+
+    @property
+    def epochs(self) -> Any:
+        return self._database().epochs
+
+    @property
+    def claims(self) -> Any:
+        return self._database().claims
+
+    @property
+    def wal(self) -> Any:
+        return self._database().wal
+
+    @property
+    def manifest(self) -> Any:
+        return self._database().manifest
+
+    @property
+    def manifests(self) -> Any:
+        return self._database().manifests
+
+    def _database(self) -> Any:
+        return self.root or self.first or self.second
+
+
+PLACES = OfAll._fields  # of databases, by their numbers, and then of clones
 
 
 def changers(c: Constants) -> int:
@@ -54,13 +97,16 @@ class Pair(Refiner):
                  "Collector": c.COLLECTORS, "Cloner": c.CLONERS, "Detacher": c.DETACHERS}
         processes = [Process(f"{role}#{i}", role, i, self._initial(f"{role}#{i}"), {})
                      for role, number in roles.items() for i in range(number)]
-        shared = OfAll(*(of.model.shared for of in self.databases), self.clones.model.shared)
-        return Model("database_clones", c, shared, (*processes, Process("", "", 0, (), {})), {}, {})
+        shared = OfAll(**dict(zip(PLACES, (of.model.shared for of in (*self.databases, self.clones)))))
+        return Model("database_clones", c, shared, tuple(processes), {}, {})
 
     def _initial(self, name: str) -> OfAll:
         of = self.of(name)
-        local = of.model.processes[of.index[name]].local
-        return OfAll(clones=local) if of is self.clones else OfAll()._replace(**{OfAll._fields[self.place(name)]: local})
+        return self._local(name, of.model.processes[of.index[name]].local)
+
+    def _local(self, name: str, local: Local) -> OfAll:
+        place = "clones" if self.of(name) is self.clones else PLACES[self.place(name)]
+        return OfAll(**{place: local})
 
     @staticmethod
     def place(client: str) -> int:
@@ -96,17 +142,10 @@ class Pair(Refiner):
         return self.of(process).local(process)
 
     def unpacked(self) -> tuple[State, ...]:
-        shared = OfAll(*(of.unpacked()[0].shared for of in self.databases), self.clones.shared())
-        found = []
-        for process in self.model.processes:
-            if not process.name:
-                found.append(())
-                continue
-            of = self.of(process.name)
-            local = of.unpacked()[0].locals[of.index[process.name]]
-            place = "clones" if of is self.clones else OfAll._fields[self.place(process.name)]
-            found.append(OfAll()._replace(**{place: local}))
-        return (State(shared, tuple(found)),)
+        shared = {place: of.unpacked()[0].shared for place, of in zip(PLACES, (*self.databases, self.clones))}
+        names = [process.name for process in self.model.processes]
+        return (State(OfAll(**shared), tuple(self._local(name, self.of(name).unpacked()[0].locals[self.of(name).index[name]])
+                                             for name in names)),)
 
 
 def alike(of: Parts) -> tuple[Parts, ...]:

@@ -1,4 +1,4 @@
-"""Safety: what clients do to one database, the root or a clone, is a behaviour of database_metadata, from its first manifest on.
+"""Safety: what clients do to one database, the root or a clone, is a behaviour of database_metadata, from its beginning on.
 
 The judge is that of database_metadata. It sees the requests on one database under the keys of its own, and the manifests
 without what only clones have. Cloners and detachers are operators there: they change checkpoints, or nothing that it sees.
@@ -44,7 +44,7 @@ FIRST = database.MANIFEST.key(1)
 
 
 class Manifests(Sequence):
-    """The sequence of manifests, whose collectors read other files than the latest: those that may go, and those of checkpoints.
+    """The sequence of manifests, whose collectors read other files than the latest: old ones, and those of checkpoints.
 
     The model's collector reads the latest file that it has listed, once. Only that says what it may delete."""
 
@@ -150,8 +150,9 @@ class Root(database.Trace):
         of.history[0] = of.there[1] = Put(1, e.body, numbered(frozenset(), frozenset()), 0)
         if e.awaited:
             name, form = of.names[e.client], of.history[0].form
-            of._step(Event(e.t_ms, e.request, name, "applied", "list", database.MANIFEST.prefix, "", 200, "", b"", (FIRST,)), name)
-            of._step(Event(e.t_ms, e.request, name, "applied", "get", FIRST, "", 200, "v", form), name, form)
+            start = e.t_ms, e.request, name, "applied"
+            of._step(Event(*start, "list", database.MANIFEST.prefix, "", 200, "", b"", (FIRST,)), name)
+            of._step(Event(*start, "get", FIRST, "", 200, "v", form), name, form)
 
     def _put_early(self, e: Event) -> None:
         """Note a WAL object that is put or deleted before the database is initialized, or by a cloner."""

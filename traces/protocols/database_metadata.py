@@ -100,8 +100,8 @@ class Trace(trace.Trace):
             for part in parts.values():
                 part.begin()
         self.parts, self.names = parts, names_of(c)
-        self.manifests = self.sequence(parts["manifest"], MANIFEST, skew_ms, self.names["manifest"], DATABASE.encode(Manifest()),
-                                  lambda body: manifest_of(body).checkpoints)
+        self.manifests = self.sequence(parts["manifest"], MANIFEST, skew_ms, self.names["manifest"],
+                                       DATABASE.encode(Manifest()), lambda body: manifest_of(body).checkpoints)
         self.compactions = Sequence(parts["compactions"], COMPACTIONS, skew_ms, self.names["compactions"],
                                     compactions_json.encode(Compactions()), lambda body: ())
         self.epochs, self.history, self.wal = Epochs(parts["epochs"]), Claims(parts["claims"]), Log(parts["wal"])
