@@ -169,6 +169,15 @@ class UploadsLater(ClonedManifest):
         return made._replace(l0=(*value.l0, stored(self.world.ids.new_id(), (name_of(new),))))
 
 
+class ReplaysUnseen(ClonedManifest):
+    """Replays the WAL only behind what the manifest has seen of it."""
+
+    def _known(self, file_id: int, body: bytes) -> Known:
+        known = super()._known(file_id, body)
+        seen = max(known.manifest.replay_after, known.version.value.wal_id_last_seen)
+        return known._replace(manifest=known.manifest._replace(replay_after=seen))
+
+
 class RemovesEntries(MergingCompactor):
     """Removes an entry once the latest manifest uses no SST of it, although a checkpoint may."""
 
@@ -221,6 +230,7 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "entry_first": ("an entry goes before its final checkpoint", instead(detach=detaching(entry_first=True))),
     "entries_dropped": ("a writer drops the entries of a clone", writing(DropsEntries)),
     "uploaded_later": ("a manifest names an SST that is not there", writing(UploadsLater)),
+    "replayed_unseen": ("a writer does not replay what a checkpoint has seen", writing(ReplaysUnseen)),
     "entry_removed": ("a clone's compactor removes an entry that a checkpoint may use", instead(compactor=RemovesEntries)),
     "parent_released": ("a clone's compactor deletes a final that a checkpoint may need", instead(compactor=ReleasesParents)),
     "merged_dropped": ("a compactor drops what was merged before", instead(compactor=LeavesNothing)),
@@ -240,8 +250,9 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
     "opened_early": (("refinement:Writer", "refinement:Compactor", f"{CLONES}Cloner"), ("liveness:", HARM)),
     "detached_from_checkpoints": ((f"{CLONES}Detacher",), ()),
     "entry_first": ((f"{CLONES}Detacher",), ()),
-    "entries_dropped": ((f"{CLONES}create", f"{CLONES}Detacher", f"{CLONES}manifest"), (HARM,)),
+    "entries_dropped": ((f"{CLONES}create", f"{CLONES}Detacher", f"{CLONES}manifest", f"{CLONES}sst"), (HARM,)),
     "uploaded_later": ((f"{CLONES}sst",), (HARM,)),
+    "replayed_unseen": (("refinement:wal.", "refinement:history"), (HARM,)),
     "entry_removed": ((f"{CLONES}manifest", f"{CLONES}create"), ()),
     "parent_released": (("refinement:Compactor.list",), ()),
     "merged_dropped": (("refinement:history",), (HARM,)),
