@@ -8,7 +8,7 @@ import pytest
 
 from highwater.dst.mutants.database_clones import BUILDS
 from highwater.dst.run_spec import Run
-from highwater.dst.scenarios.database_clones import moments_of
+from highwater.dst.scenarios import named
 from highwater.dst.simulate import simulate
 from highwater.dst.zoo import expected
 from highwater.model.core import Model
@@ -119,5 +119,5 @@ def test_production_refines_and_does_all_that_it_is_about():
     for seed in range(40):
         outcome = simulate(Run(seed, STEM))
         assert not outcome.kind, (seed, outcome.signature, outcome.message)
-        found |= moments_of(outcome.events, outcome.shape)
+        found |= named(STEM).moments_of(outcome.events, outcome.shape)
     assert found == {"cloned", "detached", "sst collected", "clone compacted", "clone appended", "wal copied", "nested clone"}
