@@ -34,10 +34,10 @@ from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
+from highwater.traces.protocols.cloned.contents import COMPACTIONS, ROOT_OF, parts_in
 from highwater.traces.protocols.clones_contents import MANIFESTS, ROOTS, WALS
 from highwater.traces.protocols.database_clones import KEYS, Constants, Trace, refiner
 from highwater.traces.protocols.database_clones_calls import CALLS
-from highwater.traces.protocols.database_clones_contents import COMPACTIONS, ROOT_OF, parts_in
 from highwater.traces.refine import Failure, refiner_of
 
 

@@ -27,7 +27,8 @@ PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protoco
     "highwater/conformance/protocols", "highwater/gate/protocols",
 )
 # folders of one protocol: their modules have names of their own
-FOLDERS = dict.fromkeys(("model/protocols/database", "traces/protocols/database"), "database_metadata")
+FOLDERS = {**dict.fromkeys(("model/protocols/database", "traces/protocols/database"), "database_metadata"),
+           "traces/protocols/cloned": "database_clones"}
 # parts of a system and tools for it: they name our protocols
 OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py", "highwater/cli/destroy.py", "impl/db/pinned.py")
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
@@ -72,11 +73,11 @@ OF_CLONES = {
     f"dst/scenarios/{CLONED}": {*OF_CLONED, CONTENTS, *(f"dst/scenarios/{part}" for part in ("clones", DATABASE))},
     f"traces/protocols/{CLONED}": {CONTENTS},
     f"traces/protocols/{CLONED}_calls": {f"traces/protocols/{part}_calls" for part in ("clones", DATABASE)},
-    f"traces/protocols/{CLONED}_contents": {CONTENTS},
-    f"traces/protocols/{CLONED}_projection": {CONTENTS, "traces/protocols/clones", "model/protocols/clones"},
-    f"traces/protocols/{CLONED}_refiner": {CONTENTS, *(f"traces/protocols/{part}" for part in (
+    "traces/protocols/cloned/contents": {CONTENTS},
+    "traces/protocols/cloned/projection": {CONTENTS, "traces/protocols/clones", "model/protocols/clones"},
+    "traces/protocols/cloned/refiner": {CONTENTS, *(f"traces/protocols/{part}" for part in (
         "clones", DATABASE, "database/parts"))},
-    f"traces/protocols/{CLONED}_root": {
+    "traces/protocols/cloned/root": {
         CONTENTS, f"traces/protocols/{DATABASE}", "traces/protocols/wal_fencing", f"model/protocols/{BOUNDARY}",
         "model/protocols/manifest_compactions", *(f"traces/protocols/database/{part}" for part in (
             "claims", "contents", "epochs", "log", "parts", "sequences"))},

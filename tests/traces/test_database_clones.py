@@ -15,7 +15,7 @@ from highwater.model.core import Model
 from highwater.model.explore.plain import explore
 from highwater.model.parts import below
 from highwater.model.protocols.clones import Constants, Shared, Writer, model
-from highwater.traces.protocols.database_clones_projection import compacted, seen_up_to
+from highwater.traces.protocols.cloned.projection import compacted, seen_up_to
 
 STEM = "database_clones"
 

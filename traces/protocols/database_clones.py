@@ -25,12 +25,12 @@ from highwater.traces import trace
 from highwater.traces.calls import judge_answer, judge_claims, judge_late
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, Keys
+from highwater.traces.protocols.cloned.contents import KEYS, SSTS, manifest_of
+from highwater.traces.protocols.cloned.projection import Projection
+from highwater.traces.protocols.cloned.refiner import Constants, Pair, refiner
+from highwater.traces.protocols.cloned.root import Root
 from highwater.traces.protocols.clones_contents import MANIFESTS, ROOTS, WALS, database_of
 from highwater.traces.protocols.database_clones_calls import CALLS, CLAIMS
-from highwater.traces.protocols.database_clones_contents import KEYS, SSTS, manifest_of
-from highwater.traces.protocols.database_clones_projection import Projection
-from highwater.traces.protocols.database_clones_refiner import Constants, Pair, refiner
-from highwater.traces.protocols.database_clones_root import Root
 from highwater.traces.refine import Failure, Refiner, refiner_of
 
 __all__ = ["KEYS", "Constants", "Trace", "refiner"]

@@ -23,8 +23,8 @@ from highwater.model.core import State, broken
 from highwater.model.protocols.clones import Database, Shared, Sst, changed, ids
 from highwater.traces.event import Event
 from highwater.traces.protocols import clones
+from highwater.traces.protocols.cloned.contents import COMPACTIONS, KEYS, file_of
 from highwater.traces.protocols.clones_contents import ROOTS, File
-from highwater.traces.protocols.database_clones_contents import COMPACTIONS, KEYS, file_of
 from highwater.traces.refine import Failure, Refiner
 
 FOLDERS = tuple(of.prefix for of in COMPACTIONS), tuple(of.boundary_key for of in COMPACTIONS)

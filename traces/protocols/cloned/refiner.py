@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from highwater.model.core import Local, Model, Process, State
 from highwater.traces.protocols import clones
 from highwater.traces.protocols import database_metadata as database
+from highwater.traces.protocols.cloned.contents import ROOT_OF
 from highwater.traces.protocols.clones_contents import ROOTS
 from highwater.traces.protocols.database.parts import Parts
-from highwater.traces.protocols.database_clones_contents import ROOT_OF
 from highwater.traces.refine import Refiner
 
 

@@ -24,6 +24,8 @@ from highwater.model.protocols import sequenced_metadata_boundary as boundary
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS
 from highwater.traces.protocols import database_metadata as database
+from highwater.traces.protocols.cloned.contents import compactions_of, database_of
+from highwater.traces.protocols.cloned.refiner import Constants
 from highwater.traces.protocols.clones_contents import ROOTS
 from highwater.traces.protocols.database.claims import FLUSHER, Claims
 from highwater.traces.protocols.database.contents import CHECKPOINTS, Change, change_of, log_of, manifest_of, names_of, numbered
@@ -31,8 +33,6 @@ from highwater.traces.protocols.database.epochs import Epochs
 from highwater.traces.protocols.database.log import Log
 from highwater.traces.protocols.database.parts import Parts
 from highwater.traces.protocols.database.sequences import Put, Sequence
-from highwater.traces.protocols.database_clones_contents import compactions_of, database_of
-from highwater.traces.protocols.database_clones_refiner import Constants
 from highwater.traces.protocols.wal_fencing import manifest_of as log_manifest_of
 from highwater.traces.protocols.wal_fencing import record_of
 from highwater.traces.refine import Refiner
