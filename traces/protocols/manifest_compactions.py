@@ -210,7 +210,7 @@ class Trace(trace.Trace):
             ids = [file_id(key) for key in e.keys]
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: ids == ids_of(s, manifest), e.op)
         if e.op == "create" and e.key not in BOUNDARIES:
-            return self._drops(e, manifest, i)
+            return self._drops(e, manifest, i or 0)
         if e.op == "get" and e.key not in BOUNDARIES:
             file = decoded(manifest, e.body) if e.status == 200 else None
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: (
@@ -225,11 +225,12 @@ class Trace(trace.Trace):
             return Match(client, (STUTTER,), (), lambda a, s, l, s2, l2: value in (None, boundary_of(s, manifest)), e.op)
         raise self._no_action(e, "a collector")
 
-    def _drops(self, e: Event, manifest: bool, i: int | None) -> Match:
+    def _drops(self, e: Event, manifest: bool, i: int) -> Match:
         """Match the create of a manifest without pins that have ended."""
         file = decoded(manifest, e.body)
         if e.status != 200:
-            return Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: shown(s, manifest, i) is not None, e.op)
+            return Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: (
+                shown(s, manifest, i) is not None and drops_pins(s, manifest, i - 1, file)), e.op)
         return Match(e.client, ("DropPin", "PutBehind"), None, lambda a, s, l, s2, l2: (
             shown(s2, manifest, i) != shown(s, manifest, i) and (a == "PutBehind" or shown(s2, manifest, i) == file)), e.op)
 
@@ -280,6 +281,12 @@ def is_dead(s: Shared, manifest: bool, i: Any) -> bool:
 def shown(s: Shared, manifest: bool, i: Any) -> Manifest | Compactions | None:
     files = files_of(s, manifest)
     return files[i - 1] if i <= len(files) else None
+
+
+def drops_pins(s: Shared, manifest: bool, i: int, new: Any) -> bool:
+    """Return whether `new` is manifest `i` without some of its pins. Behind the boundary that need not be the model's."""
+    old: Any = shown(s, manifest, i)
+    return is_dead(s, manifest, i) or (manifest and old is not None and new.pins < old.pins and new == old._replace(pins=new.pins))
 
 
 def rests(action: str | None, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:
