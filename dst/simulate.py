@@ -33,6 +33,7 @@ MOST_STEPS = 20_000  # of the kernel in each phase: many times a usual run
 SELF_CHECKED = 16  # in one seed of so many the simulated store's own replies are judged, too. No client can change them.
 BELIEVED = Believed()
 MOST_TIMES = 1000  # scenario units of virtual time in each phase
+MOST_WAITS = 30  # or so many of the longest waiting time: a client may wait for a lease in each of its rounds
 
 
 class Outcome(NamedTuple):
@@ -176,20 +177,21 @@ def run_phases(kernel: Kernel, network: Network, actors: Actors) -> None:
     kernel.in_time()
     for client in actors.who_retires():
         network.retire(client)
-    run(kernel, unit_ms)  # until all work is done, and all requests have arrived
+    most_ms = max(MOST_TIMES * unit_ms, MOST_WAITS * max(scenario.waits_ms(shape)))
+    run(kernel, most_ms)  # until all work is done, and all requests have arrived
     stuck = actors.unfinished()
     if stuck:
         raise Failure("liveness", f"liveness:{stuck[0].split('#')[0]}", f"{', '.join(stuck)} did not finish within "
-                      f"{MOST_STEPS} steps and {MOST_TIMES * unit_ms:,} ms after the faults had stopped")
+                      f"{MOST_STEPS} steps and {most_ms:,} ms after the faults had stopped")
     for names in scenario.audit if shape.audit and not shape.broken else ():
         actors.work_once_more(names)
-        run(kernel, unit_ms)
+        run(kernel, most_ms)
         if actors.unfinished():
             raise Failure("liveness", "liveness:audit", f"{actors.unfinished()} did not finish although nothing was in the way")
 
 
-def run(kernel: Kernel, unit_ms: int) -> None:
-    kernel.run(kernel.now_ms + MOST_TIMES * unit_ms, MOST_STEPS)
+def run(kernel: Kernel, most_ms: int) -> None:
+    kernel.run(kernel.now_ms + most_ms, MOST_STEPS)
 
 
 def many(runs: Iterable[Run], each: Callable[[Outcome], None], build: Build | None = None, **hooks: Any) -> None:
