@@ -5,7 +5,8 @@ history after old files are deleted; epochs may fence clients of one role. A cli
 What it may do follows from what it has read and been told:
 
     create id i         it has read file i - 1, or is sure of its own; it keeps all updates of that file; and where there are
-                        epochs, its epoch is the file's, or it claims the next one of its role and does nothing else
+                        epochs, its epoch is the file's, or it claims the next one of its role and does nothing else, or it
+                        seals the file: each epoch is raised, so that nobody's is the file's any more
     acknowledge         it is sure of a file with the update: the boundary was below that id after it had put or read the file
     advance to d        it knows the boundary that it replaces, and that an id above d exists
     delete id i         it knows a boundary at or above i, an id above i, and that a file of the history does not pin i
@@ -20,6 +21,7 @@ from highwater.model.core import Model
 from highwater.model.parts import MANY, clients, file_of, forget, present, store, top, with_file
 
 Update = tuple[int | None, Any]  # (client, or None if any client may make it; which of its updates)
+SEAL: Update = (None, "seal")
 
 
 class File(NamedTuple):
@@ -117,6 +119,15 @@ def claimed(c: Constants, me: int, base: File) -> File:
     return base._replace(epochs=tuple(epoch + (at == c.ROLES[me] and c.NEXT_EPOCH) for at, epoch in enumerate(base.epochs)))
 
 
+def seals(base: File, file: File) -> bool:
+    """The file raises all epochs, with a seal: its database is destroyed."""
+    return file == sealed(base)
+
+
+def sealed(base: File) -> File:
+    return base._replace(updates=base.updates | {SEAL}, epochs=tuple(epoch + 1 for epoch in base.epochs))
+
+
 def keeps_epochs(base: File, file: File) -> bool:
     return file.epochs == base.epochs
 
@@ -132,7 +143,7 @@ def epoch_of(c: Constants, me: int, file: File) -> frozenset[int]:
 
 
 def follows(c: Constants, me: int, w: Client, base: File, file: File) -> bool:
-    if c.ROLES and claims(c, me, base, file):
+    if c.ROLES and (claims(c, me, base, file) or seals(base, file)):
         return True
     return keeps(base, file) and is_own(c, me, base, file) and keeps_epochs(base, file) and has_epoch(c, me, w, base)
 
@@ -170,6 +181,8 @@ def creations(c: Constants, me: int, w: Client) -> Iterator[tuple[int, File]]:
                     yield i, file._replace(pins=frozenset({i}))
             if c.ROLES and c.ROLES[me] is not None:
                 yield i, claimed(c, me, base)
+            if c.ROLES:
+                yield i, sealed(base)
 
 
 # --- the store

@@ -30,6 +30,7 @@ from highwater.impl.protocols import checkpoints
 from highwater.impl.stores.s3 import S3Store, connect
 from highwater.impl.stores.system import Ulids, system_world
 from highwater.impl.world import World
+from tests.interop.test_interop_traffic import refined
 from tests.support.slatedb.client import PeerError, compacting
 from tests.support.slatedb.recorded import BUCKET, KEY, SECRET, URL, Scene, recorded
 from tests.support.slatedb.releases import NEWEST
@@ -222,3 +223,6 @@ def test_a_clone_keeps_its_rows(tmp_path, monkeypatch):
     for what in ("clones of ours", "clones of theirs", "clones read", "rows put into clones", "detaches", "our rounds",
                  "their rounds", "SSTs deleted in the database"):
         assert soak.counts[what], what
+    began_s = time.monotonic()
+    seen = refined(tmp_path / "log", monkeypatch)
+    print(f"checked in {time.monotonic() - began_s:.1f} s:", seen)

@@ -13,10 +13,8 @@ writers out. WAL objects and SSTs have no boundary, only an age (DATA_MIN_AGE_MS
 
 import asyncio
 import os
-import re
 import time
 from collections import Counter
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -33,8 +31,7 @@ from highwater.impl.protocols.db_reader_view import NotReadable
 from highwater.impl.stores.s3 import S3Store, connect
 from highwater.impl.stores.system import Ulids, system_world
 from highwater.impl.world import World
-from highwater.traces.recorded.systems import slatedb_files
-from tests.interop.test_interop_traffic import check, refines
+from tests.interop.test_interop_traffic import refined
 from tests.support.slatedb.client import PeerError, compacting
 from tests.support.slatedb.recorded import BUCKET, KEY, SECRET, URL, Scene, recorded
 from tests.support.slatedb.releases import NEWEST
@@ -50,7 +47,6 @@ OURS = ("ours", "operator", "reader")
 CLIENTS = ("A", "B", "G", "R", *OURS)
 METADATA = ("PUT db/manifest/*", "GET db/manifest/*", "LIST db/manifest*", "PUT db/compactions/*", "PUT db/gc/*", "GET db/gc/*",
             "DELETE db/manifest/*", "DELETE_MANY *")
-LISTED_TWICE = r'request \d+, [ABG]: PUT db/manifest/.*\n +OnlyOwnIsAdded: .*\n.*"checkpoint [-0-9a-f]{36}, again"'
 DATA = ("PUT db/wal/*", "HEAD db/wal/*", "PUT db/compacted/*")
 
 
@@ -236,18 +232,6 @@ class Soak(Together):
             self.over.wait(random.uniform(2, 6) if long else random.uniform(0.2, 2))
             self.scene.rules("")
             self.over.wait(random.uniform(0, 0.5))
-
-
-def refined(log: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Like `refines`, but a released client may list a checkpoint twice. test_what_is_committed_and_refused_is_applied_again
-    has the schedule. Then everything else of the log is checked."""
-    code, text = check(log)
-    if code == 0 or "OnlyOwnIsAdded is broken" not in text:
-        return refines(log)
-    assert re.search(LISTED_TWICE, text), text
-    print("0.17.0 listed a checkpoint twice")
-    monkeypatch.setattr(slatedb_files, "again", lambda before, after: set())
-    return refines(log)
 
 
 def test_no_acknowledged_key_is_lost(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from highwater.cli.main import app
+from highwater.traces.recorded.systems import slatedb_files
 from tests.support.slatedb.client import PeerError, compacting
 from tests.support.slatedb.recorded import URL, Asked, Scene, recorded
 from tests.support.slatedb.releases import NEWEST, RELEASES
@@ -17,6 +18,7 @@ from tests.support.slatedb.releases import NEWEST, RELEASES
 pytestmark = pytest.mark.interop
 AT = {"path": "db", "url": URL}
 NO_BOUNDARY = ("--set", "BOUNDARY=False")
+LISTED_TWICE = r'request \d+, [A-Z]: PUT [a-z0-9]+/manifest/.*\n +OnlyOwnIsAdded: .*\n.*"checkpoint [-0-9a-f]{36}, again"'
 COLLECTING = {f"garbage_collector_options.{kind}_options": {"interval": "300ms", "min_age": "0s"}
               for kind in ("manifest", "wal", "compacted", "compactions")}  # within a writer: before 0.15 there is no other way
 
@@ -35,6 +37,18 @@ def refines(log: Path, *options: str) -> dict[str, int]:
     assert "of kinds that no mapping knows" not in text, text
     return {name: int(many.replace(",", "")) for many, name in
             re.findall(r"([\d,]+) ([A-Z]\w+(?:, (?:of the|with an) \w+)?)", " ".join(text.partition("actions: ")[2].split()))}
+
+
+def refined(log: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Like `refines`, but a released client may list a checkpoint twice. test_what_is_committed_and_refused_is_applied_again
+    has the schedule. Then everything else of the log is checked."""
+    code, text = check(log)
+    if code == 0 or "OnlyOwnIsAdded is broken" not in text:
+        return refines(log)
+    assert re.search(LISTED_TWICE, text), text
+    print("0.17.0 listed a checkpoint twice")
+    monkeypatch.setattr(slatedb_files, "again", lambda before, after: set())
+    return refines(log)
 
 
 def broken(log: Path, guard: str, client: str, what: str, *options: str) -> None:

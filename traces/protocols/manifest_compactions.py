@@ -286,7 +286,8 @@ def shown(s: Shared, manifest: bool, i: Any) -> Manifest | Compactions | None:
 def drops_pins(s: Shared, manifest: bool, i: int, new: Any) -> bool:
     """Return whether `new` is manifest `i` without some of its pins. Behind the boundary that need not be the model's."""
     old: Any = shown(s, manifest, i)
-    return is_dead(s, manifest, i) or (manifest and old is not None and new.pins < old.pins and new == old._replace(pins=new.pins))
+    return is_dead(s, manifest, i) or (
+        manifest and old is not None and new.pins < old.pins and new == old._replace(pins=new.pins))
 
 
 def rests(action: str | None, s: Shared, l: Any, s2: Shared, l2: Any) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import ExternalDb
+from highwater.impl.protocols import destroy_mark
+from highwater.impl.protocols.destroy import SEALED
 from highwater.model.abstract import shared_files as shared
 from highwater.model.abstract.shared_files import NONE, SSTS, Clone, Parent
 from highwater.traces.recorded.judge import send
@@ -55,7 +57,11 @@ def entries(manifest: Manifest) -> dict[str, ExternalDb]:
 
 
 def names(facts: Facts, bucket: str, root: str, final: str) -> Iterator[str]:
-    """Yield the SSTs that a clone names under a final checkpoint, in its latest manifest and in those its checkpoints keep."""
+    """Yield the SSTs that a clone names under a final checkpoint, in its latest manifest and in those its checkpoints keep.
+
+    A clone that is destroyed names none."""
+    if is_destroyed(facts, bucket, root):
+        return
     latest = manifest_of(facts, bucket, root)
     kept = [manifest_of(facts, bucket, root, one.manifest_id) for one in latest.checkpoints] if latest else []
     for one in (latest, *kept):
@@ -64,7 +70,18 @@ def names(facts: Facts, bucket: str, root: str, final: str) -> Iterator[str]:
 
 
 def is_marked(facts: Facts, bucket: str, root: str) -> bool:
+    return is_being_deleted(facts, bucket, root) or is_destroyed(facts, bucket, root)
+
+
+def is_being_deleted(facts: Facts, bucket: str, root: str) -> bool:
     return bool(facts.store.version(mark_of(bucket, root)))
+
+
+def is_destroyed(facts: Facts, bucket: str, root: str) -> bool:
+    """Return whether a database has our mark: in its latest manifest, or, when that is gone, in the boundary."""
+    where = Namespaced(bucket, root, "manifest")
+    manifest = manifest_of(facts, bucket, root)
+    return bool(manifest and destroy_mark.mark_of(manifest)) or facts.boundary.get(where, 0) >= SEALED
 
 
 def named(has: object) -> frozenset[int]:
@@ -110,7 +127,7 @@ def creates_final(facts: Facts, request: Request, where: Namespaced, before: Man
 def detaches(facts: Facts, request: Request, where: Namespaced, before: Manifest, pin: str, final: Final) -> Refusal | None:
     (bucket, root), base = final.clone, Parent(SSTS, FINAL)
     clone, needs = manifest_of(facts, bucket, root), [*names(facts, bucket, root, pin)]
-    begun = clone is not None and not clone.initialized
+    begun = clone is not None and not clone.initialized and not is_destroyed(facts, bucket, root)
     w = shared.Client(frozenset({base}), unnamed=named(not needs and not begun))
     return send(shared, facts.shared, w, lambda: (
         f"{request.client} takes final checkpoint {pin} of {root} from {where.root}, or gives it a lifetime, and {root} "

@@ -2,26 +2,33 @@
 
     DELETE compacted/ULID.sst       Delete, if a clone has named it
     PUT .deleting                   Mark
+    PUT manifest/N with our mark    Mark, if it is a hard one; a soft one does not ask for checkpoints
+    PUT a boundary ahead of all ids, once our mark is there     DeleteDb
     DELETE anything below it        DeleteDb
 
-An SST that no clone has named is not judged. Once the mark itself is deleted, what comes under that root is a new database.
+An SST that no clone has named is not judged. Once `.deleting` is deleted, what comes under that root is a new database.
+Our mark is in the manifest, and later in its boundary, where it stays (impl/protocols/destroy.py).
 """
 
+from highwater.impl.protocols.destroy import SEALED
+from highwater.impl.protocols.destroy_mark import HARD, mark_of, pins_of
 from highwater.model.abstract import shared_files as shared
 from highwater.model.abstract.shared_files import NONE, SSTS, Parent
 from highwater.traces.recorded.judge import send
 from highwater.traces.recorded.orders import Refusal
 from highwater.traces.recorded.s3log import Request
 from highwater.traces.recorded.s3store import Key
+from highwater.traces.recorded.systems import clones
 from highwater.traces.recorded.systems.clones import OTHER, is_marked, listed, manifest_of, named, names
 from highwater.traces.recorded.systems.facts import Facts, Namespaced
+from highwater.traces.recorded.systems.sequences import boundary_of
 from highwater.traces.recorded.systems.slatedb_layout import DATA, Place
 
 
 def active(facts: Facts, request: Request, bucket: str, root: str) -> str:
     """Return a checkpoint that is active when the request is sent, a clone's if there is one; "" if there is none."""
     now_ms, manifest = request.times_us[1] // 1000 + facts.knobs.SKEW_MS, manifest_of(facts, bucket, root)
-    found = [one.id for one in manifest.checkpoints if one.active(now_ms)] if manifest else []
+    found = [one.id for one in pins_of(manifest) if one.active(now_ms)] if manifest else []
     return max(found, key=lambda pin: (bucket, root, pin) in facts.finals, default="")
 
 
@@ -53,6 +60,14 @@ def deletes_shared(facts: Facts, request: Request, bucket: str, root: str, sst: 
         + ("keeps it" if pinned else "does not keep it, and the clone names it")), "Delete", 0)
 
 
+def puts(facts: Facts, request: Request, place: Place) -> Refusal | None:
+    """Judge a manifest that marks its database as destroyed."""
+    after, before = clones.manifest_in(request.sent_body), manifest_of(facts, *place.where[:2])
+    made = mark_of(after) if after else None
+    is_new = made and made.kind == HARD and (before is None or mark_of(before) != made)
+    return marks(facts, request, place) if is_new else None
+
+
 def marks(facts: Facts, request: Request, place: Place) -> Refusal | None:
     bucket, root, _ = place.where
     base = Parent(SSTS, OTHER if (pin := active(facts, request, bucket, root)) else NONE)
@@ -61,10 +76,25 @@ def marks(facts: Facts, request: Request, place: Place) -> Refusal | None:
         "Mark", base) or facts.count("Mark")
 
 
+def is_seal(facts: Facts, request: Request, place: Place) -> bool:
+    """Return whether the boundary of a destroyed database is put ahead of all ids, which is our tombstone."""
+    boundary = boundary_of(request.sent_body)
+    is_ahead = place.name == "manifest" and boundary is not None and boundary >= SEALED
+    return is_ahead and clones.is_destroyed(facts, *place.where[:2])
+
+
+def seals(facts: Facts, request: Request, place: Place) -> Refusal | None:
+    bucket, root, _ = place.where
+    refusal = deletes_database(facts, request, (bucket, request.key), bucket, root)
+    if refusal is None:
+        facts.store.put(facts.boundary, place.where, SEALED)
+    return refusal
+
+
 def deletes_database(facts: Facts, request: Request, key: Key, bucket: str, root: str) -> Refusal | None:
     base = Parent(SSTS, OTHER if (pin := active(facts, request, bucket, root)) else NONE, True)
     return send(shared, facts.shared, shared.Client(frozenset({base})), lambda: (
-        f"{request.client} deletes {key[1]}, and checkpoint {pin} is active in it{whose(facts, bucket, root, pin)}"),
+        f"{request.client} {request.op}s {key[1]}, and checkpoint {pin} is active in it{whose(facts, bucket, root, pin)}"),
         "DeleteDb", base) or facts.count("DeleteDb")
 
 

@@ -54,13 +54,14 @@ class Slatedb:
             if op == "put":
                 return deletion.marks(facts, request, place) if done(request) else None
             return deletion.ends(facts, place) if op == "delete" and self.store.version(key) else None
-        if op == "delete" and clones.is_marked(facts, place.where.bucket, place.where.root):
+        if op == "delete" and place.folder != "gc" and clones.is_marked(facts, place.where.bucket, place.where.root):
             return deletion.deletes_database(facts, request, key, place.where.bucket, place.where.root)
         if op == "put" and place.folder != "gc" and not done(request):
             return facts.count("CreateConflict")
         if place.folder in SEQUENCED:
             if op == "put":
-                refusal = sequences.creates(facts, request, key, place)
+                mark = deletion.puts(facts, request, place) if place.folder == "manifest" else None
+                refusal = mark or sequences.creates(facts, request, key, place)
                 return refusal or clones.puts(facts, request, place) if place.folder == "manifest" else refusal
             if op == "delete":
                 return sequences.deletes(facts, request, key, place)
@@ -68,9 +69,14 @@ class Slatedb:
         if place.folder == "gc" and place.name:
             if op == "get":
                 return sequences.checks(facts, request, place)
+            if op == "delete" and clones.is_being_deleted(facts, *place.where[:2]):
+                return deletion.deletes_database(facts, request, key, *place.where[:2])
             if op == "delete" and self.store.version(key) != ABSENT:
                 return sequences.advance(facts, request, place, 0)
-            return sequences.advances(facts, request, place) if op == "put" and done(request) else None
+            if op == "put" and done(request):
+                puts = deletion.seals if deletion.is_seal(facts, request, place) else sequences.advances
+                return puts(facts, request, place)
+            return None
         if place.folder == "wal":
             if op == "put":
                 return wal.appends(facts, request, key, place)

@@ -7,12 +7,14 @@ matters. So a file is mapped together with the one before it, to what is lost an
     an L0 view that goes, with nothing compacted    an update is lost
     a checkpoint that is in it twice            an update of nobody: an update is in a history once
     an epoch that differs                       a claim. A program may leave out epochs: the next one stands for any higher one
+    the mark of a destroyed database is new     a seal, which raises all epochs
 """
 
 from typing import Any
 
 from highwater.impl.codecs.manifest import Manifest
-from highwater.model.abstract.sequenced_files import File
+from highwater.impl.protocols.destroy_mark import mark_of
+from highwater.model.abstract.sequenced_files import SEAL, File, Update
 from highwater.traces.recorded.systems.facts import NOBODY, WRITER, Edit
 
 EPOCHS = {"manifest": ("writer_epoch", "compactor_epoch"), "compactions": ("compactor_epoch",)}
@@ -24,7 +26,8 @@ def change_of(folder: str, before: Any, after: Any) -> Edit:
     if before is None or after is None:
         return Edit()
     was, now = (tuple(getattr(one, role) for role in EPOCHS[folder]) for one in (before, after))
-    if was != now:
+    marked = folder == "manifest" and mark_of(after) not in (None, mark_of(before))
+    if was != now and not marked:
         raised = [place for place, (old, new) in enumerate(zip(was, now)) if new > old]
         epochs = tuple(old + 1 if new > old else new for old, new in zip(was, now))
         role = raised[0] if raised else 0
@@ -36,7 +39,9 @@ def change_of(folder: str, before: Any, after: Any) -> Edit:
         gone = frozenset()
     lost = [name for name in COUNTERS if getattr(after, name) < getattr(before, name)]
     lost += [f"L0 view {one}" for one in sorted(gone)]
-    added = [(NOBODY, f"checkpoint {one}, again") for one in again(before, after)]
+    added: list[Update] = [(NOBODY, f"checkpoint {one}, again") for one in again(before, after)]
+    if marked:
+        return Edit(File(frozenset([(None, one) for one in lost]), epochs=was), File(frozenset([*added, SEAL]), epochs=now))
     return Edit(File(frozenset([(None, one) for one in lost]), epochs=was), File(frozenset(added), epochs=now),
                   WRITER if new else None)
 
