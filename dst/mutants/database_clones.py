@@ -210,6 +210,11 @@ class LeavesNothing(MergingCompactor):
         return await super()._merged(manifest._replace(compacted=()), job)
 
 
+def unpinned(stores: Stores, root: str, pin_ms: int = 0) -> MergingCompactor:
+    """Return a compactor that takes no pin."""
+    return MergingCompactor(stores, root)
+
+
 BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "finals_not_spared": ("a parent's collector spares no final of a clone", instead(collect=collect_finals)),
     "ssts_of_checkpoints": ("a collector deletes the SSTs that only checkpoints name",
@@ -234,6 +239,7 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "entry_removed": ("a clone's compactor removes an entry that a checkpoint may use", instead(compactor=RemovesEntries)),
     "parent_released": ("a clone's compactor deletes a final that a checkpoint may need", instead(compactor=ReleasesParents)),
     "merged_dropped": ("a compactor drops what was merged before", instead(compactor=LeavesNothing)),
+    "inputs_not_pinned": ("a compactor drops its inputs, and has not pinned them", instead(compactor=unpinned)),
 }
 CLONES, HARM = "refinement:clones.", "history:"
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
@@ -256,5 +262,6 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
     "entry_removed": ((f"{CLONES}manifest", f"{CLONES}create"), ()),
     "parent_released": (("refinement:Compactor.list",), ()),
     "merged_dropped": (("refinement:history",), (HARM,)),
+    "inputs_not_pinned": (("refinement:history",), ()),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

@@ -107,11 +107,11 @@ def length(shape: Shape) -> int:
 
 
 def trace_of(shape: Shape) -> Trace:
-    return Trace(refiner_of(refiner, Constants(shape.nested, *MOST.values())), KEYS, shape.skew_ms)
+    return Trace(refiner_of(refiner, Constants(shape.nested, *MOST.values())), KEYS, shape.skew_ms, shape.pin_ms > 0)
 
 
 def trace_options(shape: Shape) -> list[str]:
-    return [f"--shape nested={shape.nested}"]
+    return [f"--shape nested={shape.nested}", *[f"--shape pin_ms={shape.pin_ms}"] * bool(shape.pin_ms)]
 
 
 class Impl(NamedTuple):

@@ -78,7 +78,8 @@ OF_CLONES = {
     "traces/protocols/cloned/refiner": {CONTENTS, *(f"traces/protocols/{part}" for part in (
         "clones", DATABASE, "database/parts"))},
     "traces/protocols/cloned/root": {
-        CONTENTS, f"traces/protocols/{DATABASE}", "traces/protocols/wal_fencing", f"model/protocols/{BOUNDARY}",
+        CONTENTS, "impl/protocols/manifest_compactions",
+        f"traces/protocols/{DATABASE}", "traces/protocols/wal_fencing", f"model/protocols/{BOUNDARY}",
         "model/protocols/manifest_compactions", *(f"traces/protocols/database/{part}" for part in (
             "claims", "contents", "epochs", "log", "parts", "sequences"))},
 }

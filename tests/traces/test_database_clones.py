@@ -82,6 +82,7 @@ SEEDS = {  # mutant -> its first failing seed, and the signature
     "entry_removed": (0, "refinement:clones.manifest"),
     "parent_released": (0, "refinement:Compactor.list"),
     "merged_dropped": (1, "refinement:history"),
+    "inputs_not_pinned": (0, "refinement:history"),
 }
 HARM = {  # the same, judged by the store and the callers alone
     "finals_not_spared": (16, "history:manifest gone"),

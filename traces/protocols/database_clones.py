@@ -45,13 +45,13 @@ class Trace(trace.Trace):
     calls, claims = CALLS, CLAIMS
     aside = SSTS
 
-    def __init__(self, refiner_: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
+    def __init__(self, refiner_: Refiner, namespace: Keys = KEYS, skew_ms: int = 0, pins: bool = False):
         super().__init__(refiner_, namespace, skew_ms)
         c = refiner_.model.constants
         of: Any = refiner_ if isinstance(refiner_, Pair) else refiner_of(refiner, c)
         if of is not refiner_:  # one that records: it sees no steps, only the events
             of.begin()
-        self.roots = [Root(parts, d, c, skew_ms) for d, parts in enumerate(of.databases)]
+        self.roots = [Root(parts, d, c, skew_ms, pins) for d, parts in enumerate(of.databases)]
         self.projection = Projection(of.clones, skew_ms)
         self.written: list[dict[int, bytes]] = [{} for _ in ROOTS]  # of each WAL: id -> what was first written
         self.epochs: list[dict[int, int]] = [{1: 0}, *({} for _ in ROOTS[1:])]  # of each database: manifest -> writer epoch

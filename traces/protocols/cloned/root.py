@@ -18,17 +18,27 @@ from collections.abc import Callable
 from typing import Any
 
 from highwater.impl.codecs.json.wal import decode_record
+from highwater.impl.protocols.manifest_compactions import name_of_pin
 from highwater.model.core import State
 from highwater.model.protocols import manifest_compactions as compactions
 from highwater.model.protocols import sequenced_metadata_boundary as boundary
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS
 from highwater.traces.protocols import database_metadata as database
-from highwater.traces.protocols.cloned.contents import compactions_of, database_of
+from highwater.traces.protocols.cloned.contents import compactions_of, database_of, parts_in
 from highwater.traces.protocols.cloned.refiner import Constants
 from highwater.traces.protocols.clones_contents import ROOTS
 from highwater.traces.protocols.database.claims import FLUSHER, Claims
-from highwater.traces.protocols.database.contents import CHECKPOINTS, Change, change_of, log_of, manifest_of, names_of, numbered
+from highwater.traces.protocols.database.contents import (
+    CHECKPOINTS,
+    COMPACTION,
+    Change,
+    change_of,
+    log_of,
+    manifest_of,
+    names_of,
+    numbered,
+)
 from highwater.traces.protocols.database.epochs import Epochs
 from highwater.traces.protocols.database.log import Log
 from highwater.traces.protocols.database.parts import Parts
@@ -39,6 +49,7 @@ from highwater.traces.refine import Refiner
 
 NEW = tuple.__new__
 OF_CLONES = "epochs", "claims", "wal"  # the parts that begin when a clone is initialized
+PIN = name_of_pin(())
 NOBODY = -1  # the writer of SSTs that a clone has from its parent, in the model of epochs
 FIRST = database.MANIFEST.key(1)
 
@@ -62,8 +73,9 @@ class Root(database.Trace):
 
     sequence = Manifests
 
-    def __init__(self, refiner: Parts, d: int, c: Constants, skew_ms: int):
+    def __init__(self, refiner: Parts, d: int, c: Constants, skew_ms: int, pins: bool):
         super().__init__(refiner, database.KEYS, skew_ms)
+        self.pins = pins  # a compactor pins what it has claimed before it drops it
         self.d, self.own_operators, self.others = d, c.OPERATORS, {
             **{f"Cloner#{i}": f"Operator#{c.OPERATORS + i}" for i in range(c.CLONERS)},
             **{f"Detacher#{i}": f"Operator#{c.OPERATORS + c.CLONERS + i}" for i in range(c.DETACHERS)}}
@@ -221,11 +233,20 @@ class Root(database.Trace):
             raise self._no_action(e, "any client before the database is initialized", role)
         if role == "Compactor" and change and change.kind == CHECKPOINTS:
             return change  # a pin
-        return super()._changed(e, before)
+        change = super()._changed(e, before)
+        if self.pins and change.kind == COMPACTION and change.ssts not in pinned_in(before.body):
+            raise self._refused("history", f"{e.client} drops {', '.join(change.ssts)} from L0, and no checkpoint pins them")
+        return change
 
     def _check_taken(self, e: Event, change: Change, before: Put) -> None:
         if e.client.startswith("Operator") and int(e.client.partition("#")[2]) < self.own_operators:
             super()._check_taken(e, change, before)
+
+
+def pinned_in(body: bytes) -> list[tuple[str, ...]]:
+    """Return what each compactor's pin in a manifest keeps."""
+    names = [one.name or "" for one in manifest_of(body).checkpoints]
+    return [parts_in(tuple(name.removeprefix(PIN).split())) for name in names if name.startswith(PIN)]
 
 
 # --- states
