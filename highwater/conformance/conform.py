@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from highwater import project
-from highwater.conformance.difference import compare, described, label_text, property_read, short
+from highwater.conformance.covering import covering
+from highwater.conformance.difference import compare, described, differing, label_text, property_read, short
 from highwater.model.core import Exploration, Model, Step, malformed_property, without_client
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import Lasso, eventually
@@ -180,7 +181,7 @@ def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool, checked: CheckResu
     explored = explore(model)
     ours, steps = explored.violated or "", [label_text(step.label) for step in explored.trace[1:]]
     if row.how == "guided":
-        result = driven(row, fizz, explored, cache) if ours else None
+        result = driven(row, fizz, explored, cache) if ours else shown(row, fizz, model, explored, cache)
         if result and not result.ok:
             return result
     else:
@@ -235,6 +236,26 @@ def driven(row: Row, fizz: Fizz, explored: Exploration, cache: bool) -> Result:
                      f"{explored.violated}. Its verdict: {result.verdict} {', '.join(result.failed_assertions)}",
                      f"the links: {', '.join(asked)}")
     return Result(row, True, "", f"{len(explored.trace) - 1} steps followed, {explored.violated} fails", "")
+
+
+def shown(row: Row, fizz: Fizz, model: Model, explored: Exploration, cache: bool) -> Result:
+    """Let FizzBee follow paths of the model that take every action and reach every witness. After each step it must be in the
+    model's state, and its assertions must hold."""
+    paths = covering(model, explored.fired, explored.never)
+    for path in paths:
+        asked = [as_links(row, [step]) for step in path.steps]
+        links = sum(asked, [])
+        result = fizz.guided(row.path, row.constants, links, cache=cache)
+        at, unlike = 0, ""
+        for step, own in zip(path.steps, asked):
+            at += len(own)
+            if at < len(result.trace) and not unlike and (names := differing(row.stem, model, step.state, result.trace[at][1])):
+                unlike = f"after link {at} FizzBee's state differs from the model's in {', '.join(names)}"
+        if result.verdict != "PASSED" or result.followed != len(links) or unlike:
+            return wrong(row, "spec", unlike or f"FizzBee followed {result.followed} of {len(links)} links of a path of the model. "
+                         f"Its verdict: {result.verdict} {', '.join(result.failed_assertions)}", f"the links: {', '.join(links)}")
+    steps = sum(len(path.steps) for path in paths)
+    return Result(row, True, "", f"{len(paths)} paths of the model to all {len(explored.fired)} actions followed, {steps} steps", "")
 
 
 # --- `eventually`

@@ -117,6 +117,31 @@ def in_words_of_the_spec(row: Row, model: Model) -> Callable[[State], Canonical]
     return lambda state: (form("", state.shared), tuple((name, form(role, state.locals[i])) for name, role, i in clients))
 
 
+# --- a state in FizzBee's JSON
+
+def differing(stem: str, model: Model, end: State, state: dict[str, Any]) -> list[str]:
+    """List the variables and clients that differ between FizzBee's state and the model's."""
+    written = as_spec_of(stem)
+    ours = {name: written[name](value) if name in written else value for name, value in end.shared._asdict().items()}
+    ours |= {process.name: local for process, local in zip(model.processes, end.locals) if process.name}
+    return [name for name, value in ours.items() if name not in state or not alike(value, state[name])]
+
+
+def alike(ours: Any, theirs: Any) -> bool:
+    """Compare a value of the model with FizzBee's JSON: a record is an object there, and a set is a list in any order."""
+    if hasattr(ours, "_asdict"):
+        ours = ours._asdict()
+    if isinstance(ours, dict):
+        return isinstance(theirs, dict) and {str(key) for key in ours} == theirs.keys() and all(
+            alike(value, theirs[str(key)]) for key, value in ours.items())
+    if isinstance(ours, (tuple, frozenset)):
+        if not isinstance(theirs, list) or len(ours) != len(theirs):
+            return False
+        ordered = isinstance(ours, tuple)
+        return all(map(alike, ours, theirs)) if ordered else all(any(alike(x, y) for y in theirs) for x in ours)
+    return ours == theirs
+
+
 # --- in words
 
 def described(row: Row, model: Model, difference: Difference) -> str:

@@ -13,12 +13,11 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from highwater import project
-from highwater.conformance.difference import as_spec_of
+from highwater.conformance.difference import differing
 from highwater.conformance.guided import Guided, TooLarge, guided
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import mutants_of, named
 from highwater.dst.simulate import Outcome, simulate
-from highwater.model.core import Model, State
 from highwater.specs.fizzbee.check import Fizz
 
 PROTOCOLS = project.ours("judge")
@@ -106,29 +105,6 @@ def unlike_the_model(run: Guided, state: dict[str, Any]) -> str:
         return ""
     names = differing(run.row.stem, run.model, next(iter(run.ends)), state)
     return f"FizzBee's last state differs from the model's in {', '.join(names)}"
-
-
-def differing(stem: str, model: Model, end: State, state: dict[str, Any]) -> list[str]:
-    """List the variables and clients that differ between FizzBee's state and the model's."""
-    written = as_spec_of(stem)
-    ours = {name: written[name](value) if name in written else value for name, value in end.shared._asdict().items()}
-    ours |= {process.name: local for process, local in zip(model.processes, end.locals) if process.name}
-    return [name for name, value in ours.items() if name not in state or not alike(value, state[name])]
-
-
-def alike(ours: Any, theirs: Any) -> bool:
-    """Compare a value of the model with FizzBee's JSON: a record is an object there, and a set is a list in any order."""
-    if hasattr(ours, "_asdict"):
-        ours = ours._asdict()
-    if isinstance(ours, dict):
-        return isinstance(theirs, dict) and {str(key) for key in ours} == theirs.keys() and all(
-            alike(value, theirs[str(key)]) for key, value in ours.items())
-    if isinstance(ours, (tuple, frozenset)):
-        if not isinstance(theirs, list) or len(ours) != len(theirs):
-            return False
-        ordered = isinstance(ours, tuple)
-        return all(map(alike, ours, theirs)) if ordered else all(any(alike(x, y) for y in theirs) for x in ours)
-    return ours == theirs
 
 
 def unlike_the_store(outcome: Outcome, state: dict[str, Any]) -> str:
