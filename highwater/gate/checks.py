@@ -26,8 +26,8 @@ def of_protocol(protocol: str, size: Size, has_scenario: bool) -> Iterator[Check
     groups = {  # part that the checks need -> the checks
         "model": specs.checks(protocol, size.deep),
         "checks": own_checks(protocol, size.deep),
-        "proof": proofs.checks(protocol),
-        "refinement": refinements.checks(protocol),
+        "proof": proofs.checks(protocol, size.deep),
+        "refinement": refinements.checks(protocol, size.deep),
         "inheritance": refinements.unbounded_checks(protocol),
         "scenario": (*simulation.checks(protocol, size), *damage.checks(protocol), *mutation.checks(protocol, size.deep))
         if simulated else (),

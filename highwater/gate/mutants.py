@@ -29,5 +29,5 @@ def killed(protocol: str, name: str, kills: int, budget: int) -> Found:
     strange = sorted(signature for signature in signatures if not signature.startswith(expected(name, True, protocol)))
     if strange:
         return Found("", HARNESS, f"killed by {strange[0]}, expected {' or '.join(expected(name, True, protocol))}")
-    after = counted(round(median(waits)), "seed")
-    return Found(f"killed after {after} (median of {len(waits)}): {', '.join(sorted(signatures)[:2])}")
+    after = counted(round(median(waits)), "seed") + (f" (median of {kills})" if kills > 1 else "")
+    return Found(f"killed after {after}: {', '.join(sorted(signatures)[:2])}")

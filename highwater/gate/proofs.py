@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from highwater import project
-from highwater.gate.exits import PROOF
+from highwater.gate.exits import HARNESS, PROOF
 from highwater.gate.rows import Check, Found
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ def proof_of(protocol: str) -> ModuleType:
     return project.load("proof", protocol)
 
 
-def checks(protocol: str) -> Iterator[Check]:
+def checks(protocol: str, deep: bool) -> Iterator[Check]:
     if not project.has("proof", protocol):
         return
     of = proof_of(protocol)
@@ -25,7 +25,7 @@ def checks(protocol: str) -> Iterator[Check]:
     for off in of.SAFEGUARDS_OFF:
         what = ", ".join(f"{name} = {value}" for name, value in off.items())
         yield Check(protocol, "proof", f"fails with {what}", unproved, (protocol, off), weight=10)
-    yield Check(protocol, "proof", "its transition relation is the model's", tied, (protocol,), weight=20)
+    yield Check(protocol, "proof", "its transition relation is the model's", tied, (protocol, deep), weight=20)
 
 
 def proved(protocol: str, note: str) -> Found:
@@ -57,14 +57,23 @@ def unproved(protocol: str, off: dict) -> Found:
     return Found("", PROOF, f"no clause fails without the safeguard {off}, but one must")
 
 
-def tied(protocol: str) -> Found:
+def tied(protocol: str, deep: bool) -> Found:
+    """Compare the relation with the model in all states of small instances. A proof with NEAREST compares only so many of each
+    in the gate, and they must take every action but those that no state of the instances takes (UNTAKEN)."""
     from highwater.model.proofs.engine.instances import tie
+    from highwater.model.proofs.engine.system import title
 
     of = proof_of(protocol)
-    found = [(constants, tie(of, of.m.Constants(**constants))) for constants in of.INSTANCES]
+    nearest = None if deep else getattr(of, "NEAREST", None)
+    found = [(constants, tie(of, of.m.Constants(**constants), nearest)) for constants in of.INSTANCES]
     wrong = [text for _, one in found for text in one.mismatches]
     wrong += [f"{clause} with {constants}" for constants, one in found if not constants.keys() & of.SAFEGUARDS
               for clause in one.broken]
     if wrong:
         return Found("", PROOF, "\n".join(wrong[:5]))
+    if nearest:
+        actions = {title(role, action) for role, those in of.ACTIONS.items() for action in those}
+        taken = frozenset[str]().union(*(one.actions for _, one in found))
+        if idle := sorted(actions - taken - of.UNTAKEN):
+            return Found("", HARNESS, f"the {nearest} nearest states of the instances do not take {', '.join(idle)}")
     return Found(f"{sum(one.states for _, one in found):,} states, {sum(one.steps for _, one in found):,} steps agree")

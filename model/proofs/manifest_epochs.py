@@ -817,6 +817,8 @@ INSTANCES = (
     {"WRITERS": 1, "COMPACTORS": 2, "MAX_CRASHES": 1},
     {"MAX_PENDING": 2},
 )
+NEAREST = 400  # states of each that `make verify` compares; `make verify-deep` compares all
+UNTAKEN = {"Collector.Begin", "Compactor.Begin", "Writer.Begin"}  # actions that no state of them takes
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
 WALKED = {"WRITERS": 2, "COMPACTORS": 2, "COLLECTORS": 1, "READERS": 1, "FLUSHES": 3, "COMPACTIONS": 2, "CHECKPOINTS": 2,
           "OPEN_RETRIES": 1, "MAX_PENDING": 2, "MAX_LOST": 1, "MAX_CRASHES": 1}

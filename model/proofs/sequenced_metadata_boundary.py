@@ -870,6 +870,8 @@ INSTANCES = (
     {"ON_REFUSAL": "recognised", "COMMITS": 1, "MAX_LOST": 1},
     {"KNOWN": "accepted", "MAX_LOST": 1}, {"KNOWN": "accepted", "WRITERS": 1, "CHECKPOINTS": 1, "MAX_PENDING": 1},
 )
+NEAREST = 1_000  # states of each that `make verify` compares; `make verify-deep` compares all
+UNTAKEN = {"Collector.CheckpointsMissing", "Collector.CheckpointsReject"}  # actions that no state of them takes
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
 WALKED = {"WRITERS": 3, "COMMITS": 4, "COLLECTORS": 2, "READERS": 1, "MAX_ID": 8, "CHECKPOINTS": 1, "PAGE": 3,
           "MAX_PENDING": 1, "MAX_LOST": 1, "MAX_CRASHES": 1}

@@ -951,6 +951,8 @@ INSTANCES = (
     {"MAX_PENDING": 1, "APPENDS": 0, "COLLECTORS": 0}, {"APPENDS": 0},
     {"WRITERS": 1, "CHECKPOINTS": 1, "MAX_LOST": 1}, {"WRITERS": 1, "FLUSHES": 0, "CHECKPOINTS": 1, "MAX_PENDING": 1},
 )
+NEAREST = 600  # states of each that `make verify` compares; `make verify-deep` compares all
+UNTAKEN = {"Writer.ListAgain", "Writer.ReadGone"}  # actions that no state of them takes
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
 WALKED = {"WRITERS": 3, "APPENDS": 3, "FLUSHES": 2, "CHECKPOINTS": 2, "COLLECTORS": 2, "MAX_PENDING": 2, "MAX_LOST": 2,
           "MAX_CRASHES": 1}

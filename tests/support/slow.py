@@ -3,7 +3,7 @@
 ROWS ask what rows of `highwater verify` ask. OTHERS are larger than a test of the suite that asks the like.
 """
 
-SEEDS, MUTANT = ("simulation", "2,000 seeds refine the model"), ("mutant", "")
+SEEDS, MUTANT = ("simulation", "1,000 seeds refine the model"), ("mutant", "")
 KEEPS, FAILS = ("proof", "every action keeps every clause"), ("proof", "fails with ")
 TIED, REFINES = ("proof", "its transition relation is the model's"), ("refinement", "every step is one of ")
 ROWS = {  # file::test -> the part of the gate's rows, and how their texts begin
