@@ -442,7 +442,8 @@ def test_what_the_gate_asks_of_a_proof(monkeypatch):
     from highwater.model.proofs import sequenced_write as proofs
 
     stem, off = "sequenced_write", proofs.SAFEGUARDS_OFF[0]
-    assert gate_proofs.proved(stem, "").code == gate_proofs.unproved(stem, off).code == gate_proofs.tied(stem, deep=False).code == 0
+    assert gate_proofs.proved(stem, "").code == gate_proofs.unproved(stem, off).code == 0
+    assert gate_proofs.tied(stem, deep=False).code == 0
     assert gate_proofs.unproved(stem, {}).code == PROOF  # it holds though nothing is switched off
     assert [check.part for check in gate_proofs.checks(stem, deep=False)] == ["proof"] * (
         len(proofs.SYSTEMS) + len(proofs.SAFEGUARDS_OFF) + 1)

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from highwater.conformance.conform import choice_variables, conform, driven_around, fair_actions, model_of, unlike_silence
+from highwater.conformance.covering import covering
+from highwater.model.core import init, moves
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import eventually
 from highwater.model.protocols import sequenced_metadata_boundary as protocol
@@ -241,6 +243,37 @@ def test_a_guided_run_needs_fizzbee_to_find_the_same(fizz, tmp_path):
         result = conform(row, fizz)
         assert not result.ok
         assert re.search(f"of the model's counterexample to BoundaryIsBelowLatest. Its verdict: {verdict} ", result.message)
+
+
+def test_a_guided_run_that_passes_follows_every_action(fizz, tmp_path):
+    row = Edited(*TINY._replace(how="guided"))
+    row.path = SPEC
+    actions = explore(model_of(row)).fired
+    assert re.fullmatch(rf"\d paths of the model to all {len(actions)} actions followed, \d+ steps", conform(row, fizz).figure)
+    row.path = tmp_path / "Edited.fizz"
+    for old, new, said in (
+            ("peak = max(peak, d)", "peak = max(peak, d + 1)", "FizzBee's state differs from the model's in peak"),
+            ("return top(files) == high", "return top(files) == high and boundary < 1", "Its verdict: FAILED LatestIsKept"),
+            ("    i = oneof may_delete(self.pc, self.listed, self.checked, self.b)\n    files", "    i = oneof []\n    files",
+             "Its verdict: STOPPED")):
+        assert old in SPEC.read_text()
+        row.path.write_text(SPEC.read_text().replace(old, new))
+        result = conform(row, fizz)
+        assert not result.ok and said in result.message, result.message
+
+
+def test_a_guided_run_needs_no_path_to_what_never_happens():
+    model = model_of(TINY)
+    found = explore(model)
+    paths = covering(model, found.fired, found.never)
+    taken = {label[1] for path in paths for label, _ in path.steps}
+    assert taken == {action for _, action in found.fired} and len(paths) < len(found.fired)
+    assert {goal for path in paths for goal in path.goals if isinstance(goal, str)} == model.sometimes.keys() - {*found.never}
+    for path in paths:  # each is a path of the model, and a witness is met at its end
+        state = init(model)
+        for step in path.steps:
+            assert step in moves(model, state)
+            state = step.state
 
 
 def test_a_lasso_that_does_not_close_is_noticed(fizz):
