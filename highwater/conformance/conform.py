@@ -243,18 +243,18 @@ def shown(row: Row, fizz: Fizz, model: Model, explored: Exploration, cache: bool
     model's state, and its assertions must hold."""
     paths = covering(model, explored.fired, explored.never)
     for path in paths:
-        ends = [len(as_links(row, path.steps[:number])) for number in range(1, len(path.steps) + 1)]
-        links = as_links(row, path.steps)
+        ends = [len(as_links(row, path[:number])) for number in range(1, len(path) + 1)]
+        links = as_links(row, path)
         result = fizz.guided(row.path, row.constants, links, cache=cache)
         differences = [f"after link {end} FizzBee's state differs from the model's in {', '.join(names)}"
-                       for step, end in zip(path.steps, ends) if end < len(result.trace)
+                       for step, end in zip(path, ends) if end < len(result.trace)
                        and (names := differing(row.stem, model, step.state, result.trace[end][1]))]
         if differences:
             return wrong(row, "spec", differences[0], f"the links: {', '.join(links)}")
         if result.verdict != "PASSED" or result.followed != len(links):
             return wrong(row, "spec", f"FizzBee followed {result.followed} of {len(links)} links of a path of the model. Its "
                          f"verdict: {result.verdict} {', '.join(result.failed_assertions)}", f"the links: {', '.join(links)}")
-    steps = sum(len(path.steps) for path in paths)
+    steps = sum(map(len, paths))
     figure = f"{len(paths)} paths of the model to all {len(explored.fired)} actions followed, {steps} steps"
     return Result(row, True, "", figure, "")
 

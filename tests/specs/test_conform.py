@@ -7,7 +7,7 @@ import pytest
 
 from highwater.conformance.conform import choice_variables, conform, driven_around, fair_actions, model_of, unlike_silence
 from highwater.conformance.covering import covering
-from highwater.model.core import init, moves
+from highwater.model.core import init, moves, witnessed
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import eventually
 from highwater.model.protocols import sequenced_metadata_boundary as protocol
@@ -262,18 +262,23 @@ def test_a_guided_run_that_passes_follows_every_action(fizz, tmp_path):
         assert not result.ok and said in result.message, result.message
 
 
-def test_a_guided_run_needs_no_path_to_what_never_happens():
+def test_paths_take_every_action_and_reach_every_witness(monkeypatch):
     model = model_of(TINY)
     found = explore(model)
-    paths = covering(model, found.fired, found.never)
-    taken = {label[1] for path in paths for label, _ in path.steps}
-    assert taken == {action for _, action in found.fired} and len(paths) < len(found.fired)
-    assert {goal for path in paths for goal in path.goals if isinstance(goal, str)} == model.sometimes.keys() - {*found.never}
-    for path in paths:  # each is a path of the model, and a witness is met at its end
-        state = init(model)
-        for step in path.steps:
-            assert step in moves(model, state)
-            state = step.state
+    for longest, most in ((100, 2), (1, 9)):  # each path goes on until FizzBee could not follow it
+        monkeypatch.setattr("highwater.conformance.covering.LONGEST_GUIDED", longest)
+        paths = covering(model, found.fired, found.never)
+        assert len(paths) <= most
+        steps = [step for path in paths for step in path]
+        assert {label[1] for label, _ in steps} == {action for _, action in found.fired}
+        assert set().union(*(witnessed(model, state) for _, state in steps)) == model.sometimes.keys() - {*found.never}
+        for path in paths:
+            state = init(model)
+            for step in path:
+                assert step in moves(model, state)
+                state = step.state
+    with pytest.raises(ValueError, match="no path of the model reaches AckedFileIsCollected"):
+        covering(model, found.fired, ())
 
 
 def test_a_lasso_that_does_not_close_is_noticed(fizz):
