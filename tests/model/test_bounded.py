@@ -72,7 +72,7 @@ def test_it_finds_what_the_explorer_finds(row):
         assert {found.depth for found in result.shortest} == {depth}
         for found in result.shortest:
             is_a_path_of(model, found)
-    if row.how == "graph":
+    if not row.violates or row.states < 600:
         assert depths(result) == first_broken(model, depth)
     assert result.holds is not bool(row.violates)
 
