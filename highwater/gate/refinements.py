@@ -22,7 +22,7 @@ def checks(protocol: str, deep: bool) -> Iterator[Check]:
         onto = ", ".join(names_of(of))
         yield Check(protocol, "refinement", f"every step is one of {onto}", refines, (protocol, deep), weight=5)
         if getattr(of, "OFF", ()):
-            yield Check(protocol, "refinement", "fails with each safeguard off", fails, (protocol,), weight=2)
+            yield Check(protocol, "refinement", "fails with each safeguard off", fails, (protocol, deep), weight=2)
 
 
 def names_of(mapping: ModuleType) -> tuple[str, ...]:
@@ -79,13 +79,15 @@ def breaking(protocol: str) -> Iterator[tuple[dict[str, Any], str]]:
         yield from ((off, name) for name in names)
 
 
-def fails(protocol: str) -> Found:
-    """Check that some step fails without each safeguard."""
-    passing = [(off, onto) for off, onto in breaking(protocol) if not explored(protocol, off, (onto,))[1].violated]
+def fails(protocol: str, deep: bool) -> Found:
+    """Check that some step fails without each safeguard; in the gate, not in the instances that the mapping lists in LATER."""
+    later = () if deep else getattr(project.load("refinement", protocol), "LATER", ())
+    tried = [(off, onto) for off, onto in breaking(protocol) if off not in later]
+    passing = [(off, onto) for off, onto in tried if not explored(protocol, off, (onto,))[1].violated]
     if passing:
         texts = [f"every step is one of {onto} with {off}, but one must not be" for off, onto in passing]
         return Found("", REFINEMENT, "\n".join(texts))
-    return Found(f"{len(project.load('refinement', protocol).OFF)} safeguards")
+    return Found(f"{len({str(off) for off, _ in tried})} safeguards")
 
 
 # --- for any number of clients, ids and requests

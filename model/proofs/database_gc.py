@@ -493,7 +493,7 @@ INSTANCES = (
     {"OPERATORS": 0, "COMPACTORS": 2, "UPLOADS": 1}, {"OPERATORS": 0, "COMPACTORS": 0, "WRITERS": 2, "UPLOADS": 1, "SKEW": 1},
     {"OPERATORS": 0, "COMPACTORS": 0, "APPENDS": 2, "KINDS": "wal", "UPLOADS": 1, "MAX_CRASHES": 1},
 )
-NEAREST = 400  # states of each that `make verify` compares; `make verify-deep` compares all
+NEAREST = 200  # states of each that `make verify` compares; `make verify-deep` compares all
 UNTAKEN = frozenset[str]()  # actions that no state of them takes
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
 WALKED = {"WRITERS": 1, "COMPACTORS": 2, "OPERATORS": 1, "COLLECTORS": 2, "APPENDS": 2, "CHECKPOINTS": 2, "SKEW": 2,
