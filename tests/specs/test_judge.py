@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import pytest
 
-from highwater.conformance.guided import TooLarge, guided, row_of
 from highwater.conformance.difference import alike
+from highwater.conformance.guided import TooLarge, guided, row_of
 from highwater.conformance.judge import PROTOCOLS, judge, limit, own, rate, small_run, small_runs
 from highwater.conformance.protocols.sequenced_metadata_boundary import SMALL, compared, stored
 from highwater.dst.run_spec import Run
