@@ -12,13 +12,14 @@ from typing import Any
 
 from highwater.dst.scenario import Mutants
 from highwater.dst.scenarios.destroy import Impl, Shape, production
+from highwater.impl.codecs.destroyed import HARD, SOFT, Mark, mark_of, pins_of
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.protocols import checkpoints, destroy
 from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject
 from highwater.impl.protocols.checkpoints import done, found
 from highwater.impl.protocols.destroy import InvalidDeletion, NotMarked, check_time, is_sealed, others_of
-from highwater.impl.protocols.destroy_mark import HARD, SOFT, Mark, mark_of, pins_of, with_mark
+from highwater.impl.protocols.destroy_mark import with_mark
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.world import World

@@ -17,12 +17,12 @@ from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
 from highwater.dst.world.tampering import DAMAGE
+from highwater.impl.codecs.destroyed import HARD, MARK, SOFT, mark_of
 from highwater.impl.codecs.json.manifest import DATABASE
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import AlreadyExists, Definite, Indefinite
 from highwater.impl.layout import key_of_sst
 from highwater.impl.protocols import checkpoints, destroy
-from highwater.impl.protocols.destroy_mark import HARD, MARK, SOFT, mark_of
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import FIRST_ID
 from highwater.impl.world import World

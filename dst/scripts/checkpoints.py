@@ -1,6 +1,7 @@
 """Scripts of clients and collectors of checkpoints, impl/protocols/checkpoints.py."""
 
 from highwater.dst.script import LOST, Alone, Script, same
+from highwater.impl.codecs.destroyed import MARK, SOFT, Mark
 from highwater.impl.codecs.json.manifest import DATABASE, Checkpoint
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb import tables
@@ -18,7 +19,7 @@ from highwater.impl.protocols.checkpoints import (
     new_id,
     refresh,
 )
-from highwater.impl.protocols.destroy_mark import MARK, SOFT, DatabaseDestroyed, Mark, with_mark
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, with_mark
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
 
 MANIFESTS = Namespace("db", "manifest")

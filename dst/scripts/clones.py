@@ -1,6 +1,7 @@
 """Scripts of cloners and detachers, impl/protocols/clones.py."""
 
 from highwater.dst.script import LOST, Alone, Script, same
+from highwater.impl.codecs.destroyed import Mark
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.flatbuffer import ulid_of
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
@@ -11,7 +12,7 @@ from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointMissing, NotInitialized
 from highwater.impl.protocols.clones import clone, detach, initialize, opened, remove
 from highwater.impl.protocols.clones_manifest import NotPinned, OtherParent, SourceBehind, WalObjectMissing, without_sst
-from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, Mark, with_mark
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, with_mark
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
 
 A, B = "0" * 26, "0" * 25 + "Z"

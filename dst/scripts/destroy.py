@@ -1,6 +1,7 @@
 """Scripts of operators that destroy a database, impl/protocols/destroy.py."""
 
 from highwater.dst.script import LOST, Alone, Script, same
+from highwater.impl.codecs.destroyed import HARD, MARK, SOFT, Mark, mark_of, pins_of
 from highwater.impl.codecs.json.manifest import DATABASE
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.flatbuffer import uuid_of
@@ -19,7 +20,7 @@ from highwater.impl.protocols.destroy import (
     is_sealed,
     mark,
 )
-from highwater.impl.protocols.destroy_mark import HARD, MARK, SOFT, DatabaseDestroyed, Mark, mark_of, pins_of
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
 
 MANIFESTS = Namespace("db", "manifest")

@@ -14,12 +14,12 @@ from highwater.admin import check_clones
 from highwater.admin.database import Database, Place, load, ssts_of
 from highwater.admin.deep import FOOTER, faults_of_ends
 from highwater.admin.findings import LEVELS, Finding, Parent, Parents, referenced
+from highwater.impl.codecs.destroyed import SEALED
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Sst, View
 from highwater.impl.errors import Definite, ListingNeverEnds, NotFound, Unavailable
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.destroy import SEALED
 from highwater.impl.protocols.sequenced_storage import SequencedStorage
 from highwater.impl.stores.keys import fault_of
 from highwater.impl.world import World

@@ -9,11 +9,12 @@ from typing import Any
 
 from highwater.admin.database import deleting
 from highwater.admin.gc import stores_of
+from highwater.impl.codecs.destroyed import MARK
 from highwater.impl.codecs.slatedb.tables import Checkpoint
 from highwater.impl.errors import Definite, Indefinite, UpdateConflict
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointEnded, NotInitialized
-from highwater.impl.protocols.destroy_mark import MARK, DatabaseDestroyed
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists
 from highwater.impl.world import World

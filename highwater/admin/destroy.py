@@ -6,10 +6,10 @@ A mark is one more manifest, in the version of the latest one. What is due is de
 from typing import Any, NamedTuple
 
 from highwater.admin.gc import stores_of
+from highwater.impl.codecs.destroyed import HARD, SOFT, Mark, mark_of, pins_of
 from highwater.impl.errors import Indefinite
 from highwater.impl.protocols import destroy
 from highwater.impl.protocols.destroy import GraceRuns, InvalidDeletion
-from highwater.impl.protocols.destroy_mark import HARD, SOFT, Mark, mark_of, pins_of
 from highwater.impl.world import World, list_all
 
 REFUSALS = (InvalidDeletion,)  # for the sake of safety

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from highwater.admin.checkpoints import Unreadable
 from highwater.admin.database import NAMES, deleting, ssts_of
 from highwater.admin.gc import ATTEMPTS, PHASES
+from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.header import version_of
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
@@ -19,7 +20,7 @@ from highwater.impl.errors import Definite, NotFound
 from highwater.impl.layout import Namespace, key_of_sst, prefix_of_ssts
 from highwater.impl.protocols import destroy
 from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, NotInitialized, found
-from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, mark_of
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore
 from highwater.impl.world import World, list_all
 

@@ -22,6 +22,7 @@ from highwater.admin.several import (
     stores_of_all,
     without_rows,
 )
+from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, Indefinite
 from highwater.impl.manifests import union
@@ -33,7 +34,7 @@ from highwater.impl.manifests.union import Overlap, Source
 from highwater.impl.protocols import clones
 from highwater.impl.protocols.checkpoints import CheckpointMissing, done, found
 from highwater.impl.protocols.clones_manifest import NotPinned, Said
-from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, mark_of
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
 from highwater.impl.protocols.sequenced_metadata import Committed, Put, Recognised, Verdict
 from highwater.impl.world import World
 

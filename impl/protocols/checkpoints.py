@@ -14,10 +14,11 @@ A caller that got an Indefinite error calls again with the same id. Then nothing
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite, NotFound, OutcomeUnknown
 from highwater.impl.layout import key_of_sst
-from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, mark_of
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
 from highwater.impl.protocols.sequenced_metadata import Attempt, Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import old_ids
 

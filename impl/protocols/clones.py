@@ -15,6 +15,7 @@ the final checkpoint first, and then the entry, by which the checkpoint is found
 
 from collections.abc import Callable
 
+from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import ExternalDb
 from highwater.impl.errors import AlreadyExists, NotFound
@@ -34,7 +35,7 @@ from highwater.impl.protocols.clones_manifest import (
     finals,
     in_use,
 )
-from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, mark_of
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
 from highwater.impl.protocols.sequenced_metadata import Attempt, Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, ObjectVersionExists
 

@@ -10,17 +10,16 @@ manifests, the latest one last. The sealed boundary stays as the tombstone.
 Each call may be made again after any error, by any client: it goes on where an earlier one stopped.
 """
 
+from highwater.impl.codecs.destroyed import HARD, SEALED, SOFT, Mark, mark_of, pins_of
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite
 from highwater.impl.layout import Namespace, prefix_of_ssts
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointMissing, done
-from highwater.impl.protocols.destroy_mark import HARD, SOFT, Mark, mark_of, pins_of, with_mark
+from highwater.impl.protocols.destroy_mark import with_mark
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import NoLatest
 from highwater.impl.world import list_all
-
-SEALED = (1 << 63) - 1  # no id is ahead of this boundary
 
 
 class InvalidDeletion(Definite):

@@ -34,10 +34,9 @@ OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py", "highwa
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 # Tools of SlateDB's databases, which are sequences of metadata files, may import the protocols that these databases have.
 TOOLS: dict[str, set[str]] = {
-    "highwater/admin/check.py": {"impl/protocols/destroy"},
     "highwater/admin/checkpoints.py": {"impl/protocols/checkpoints", "impl/protocols/destroy_mark"},
     "highwater/admin/clone.py": {f"impl/protocols/{of}" for of in ("checkpoints", "clones", "clones_manifest")},
-    "highwater/admin/destroy.py": {"impl/protocols/destroy", "impl/protocols/destroy_mark"},
+    "highwater/admin/destroy.py": {"impl/protocols/destroy"},
     "highwater/admin/detach.py": {f"impl/protocols/{of}" for of in ("clones", "clones_manifest")},
     "highwater/admin/gc_data.py": {f"impl/protocols/{of}" for of in ("database_gc", "manifest_compactions")},
     "highwater/admin/several.py": {f"impl/protocols/{of}" for of in ("checkpoints", "destroy", "destroy_mark")},
@@ -78,7 +77,7 @@ OF_CLONES = {
     "traces/protocols/cloned/refiner": {CONTENTS, *(f"traces/protocols/{part}" for part in (
         "clones", DATABASE, "database/parts"))},
     "traces/protocols/cloned/root": {
-        CONTENTS, "impl/protocols/manifest_compactions",
+        CONTENTS, "traces/protocols/manifest_compactions",
         f"traces/protocols/{DATABASE}", "traces/protocols/wal_fencing", f"model/protocols/{BOUNDARY}",
         "model/protocols/manifest_compactions", *(f"traces/protocols/database/{part}" for part in (
             "claims", "contents", "epochs", "log", "parts", "sequences"))},

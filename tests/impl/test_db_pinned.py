@@ -8,6 +8,7 @@ import pytest
 from highwater.admin.gc import stores_of
 from highwater.admin.gc_data import collected
 from highwater.dst.actors import METRICS
+from highwater.impl.codecs.destroyed import SOFT, Mark
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb import compactions
 from highwater.impl.codecs.slatedb.compactions import Compactions
@@ -20,7 +21,7 @@ from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.manifests.spans import Span
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.db_reader import NotOpen, Options
-from highwater.impl.protocols.destroy_mark import SOFT, DatabaseDestroyed, Mark, with_mark
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, with_mark
 from highwater.impl.stores.system import SystemClock, Ulids
 from highwater.impl.world import World
 from tests.support.slatedb.tables import database, id_of

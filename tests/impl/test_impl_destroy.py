@@ -9,6 +9,7 @@ from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import mutants_of
 from highwater.dst.scripts.destroy import SCRIPTS
 from highwater.dst.simulate import simulate
+from highwater.impl.codecs.destroyed import HARD, SOFT, mark_of, pins_of
 from highwater.impl.codecs.json.manifest import DATABASE
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
@@ -17,7 +18,7 @@ from highwater.impl.errors import Indefinite, OutcomeUnknown
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols import checkpoints, destroy
 from highwater.impl.protocols.destroy import InvalidDeletion
-from highwater.impl.protocols.destroy_mark import HARD, SOFT, DatabaseDestroyed, mark_of, pins_of
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
 from highwater.impl.protocols.sequenced_metadata import MetadataStore
 from highwater.impl.protocols.sequenced_storage import NoLatest
 from highwater.impl.stores.memory import MemoryStore

@@ -2,11 +2,10 @@
 
 import pytest
 
+from highwater.impl.codecs.destroyed import HARD, MARK, SEALED, SOFT, Mark
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Checkpoint, ExternalDb
-from highwater.impl.protocols.destroy import SEALED
-from highwater.impl.protocols.destroy_mark import HARD, MARK, SOFT, Mark
 from tests.traces.test_stranger import BOUNDARY, FIRST, L0, UUID, Log, fails, key, passes
 
 PINNED = FIRST._replace(checkpoints=(Checkpoint(UUID, 1, 0, 0),))

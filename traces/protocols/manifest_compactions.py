@@ -50,6 +50,7 @@ KEYS = Keys("db", listed=(MANIFEST.prefix, COMPACTIONS.prefix), single=BOUNDARIE
 ANSWERED = {"committed": MANIFEST.prefix, "nothing": MANIFEST.prefix, "opened": COMPACTIONS.prefix,
             "compacted": COMPACTIONS.prefix}  # response -> the files that the last request before it is about
 LOOKS = ("get", "get_if_changed")  # reads of a boundary
+PIN = name_of_pin(())  # how the names of pins begin
 
 
 def constants(writers: int, compactors: int, collectors: int) -> Constants:
@@ -76,7 +77,7 @@ def job_of(names: tuple[str, ...] | list[str]) -> Job:
 
 def job_of_pin(name: str | None) -> Job:
     """Return the compaction for which a checkpoint of this name is a pin. Raises ValueError for any other name."""
-    job = job_of((name or "").removeprefix("compaction of ").split())
+    job = job_of((name or "").removeprefix(PIN).split())
     if name != name_of_pin(tuple(f"0.{sst}" for sst in job)):
         raise ValueError(f"{name!r} is no name of a pin")
     return job

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Any
 
 from highwater.impl.codecs.json.wal import decode_record
-from highwater.impl.protocols.manifest_compactions import name_of_pin
 from highwater.model.core import State
 from highwater.model.protocols import manifest_compactions as compactions
 from highwater.model.protocols import sequenced_metadata_boundary as boundary
@@ -43,13 +42,13 @@ from highwater.traces.protocols.database.epochs import Epochs
 from highwater.traces.protocols.database.log import Log
 from highwater.traces.protocols.database.parts import Parts
 from highwater.traces.protocols.database.sequences import Put, Sequence
+from highwater.traces.protocols.manifest_compactions import PIN
 from highwater.traces.protocols.wal_fencing import manifest_of as log_manifest_of
 from highwater.traces.protocols.wal_fencing import record_of
 from highwater.traces.refine import Refiner
 
 NEW = tuple.__new__
 OF_CLONES = "epochs", "claims", "wal"  # the parts that begin when a clone is initialized
-PIN = name_of_pin(())
 NOBODY = -1  # the writer of SSTs that a clone has from its parent, in the model of epochs
 FIRST = database.MANIFEST.key(1)
 

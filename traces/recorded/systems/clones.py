@@ -9,10 +9,9 @@ by itself: its SSTs count as one. A clone is asked for the manifests that its ch
 
 from collections.abc import Iterator
 
+from highwater.impl.codecs import destroyed
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import ExternalDb
-from highwater.impl.protocols import destroy_mark
-from highwater.impl.protocols.destroy import SEALED
 from highwater.model.abstract import shared_files as shared
 from highwater.model.abstract.shared_files import NONE, SSTS, Clone, Parent
 from highwater.traces.recorded.judge import send
@@ -81,7 +80,7 @@ def is_destroyed(facts: Facts, bucket: str, root: str) -> bool:
     """Return whether a database has our mark: in its latest manifest, or, when that is gone, in the boundary."""
     where = Namespaced(bucket, root, "manifest")
     manifest = manifest_of(facts, bucket, root)
-    return bool(manifest and destroy_mark.mark_of(manifest)) or facts.boundary.get(where, 0) >= SEALED
+    return bool(manifest and destroyed.mark_of(manifest)) or facts.boundary.get(where, 0) >= destroyed.SEALED
 
 
 def named(has: object) -> frozenset[int]:

@@ -10,8 +10,7 @@ An SST that no clone has named is not judged. Once `.deleting` is deleted, what 
 Our mark is in the manifest, and later in its boundary, where it stays (impl/protocols/destroy.py).
 """
 
-from highwater.impl.protocols.destroy import SEALED
-from highwater.impl.protocols.destroy_mark import HARD, mark_of, pins_of
+from highwater.impl.codecs.destroyed import HARD, SEALED, mark_of, pins_of
 from highwater.model.abstract import shared_files as shared
 from highwater.model.abstract.shared_files import NONE, SSTS, Parent
 from highwater.traces.recorded.judge import send

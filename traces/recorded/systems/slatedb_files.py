@@ -12,8 +12,8 @@ matters. So a file is mapped together with the one before it, to what is lost an
 
 from typing import Any
 
+from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.protocols.destroy_mark import mark_of
 from highwater.model.abstract.sequenced_files import SEAL, File, Update
 from highwater.traces.recorded.systems.facts import NOBODY, WRITER, Edit
 
