@@ -130,7 +130,7 @@ class Impl(NamedTuple):
     clone: Callable = clones.clone
     detach: Callable = clones.detach
     create: Callable = database_clones.take_seen
-    initialized: Callable = database_clones.initialized
+    initialized: Callable = clones.opened
 
 
 def production(world: World, shape: Shape, number: int) -> Impl:

@@ -22,7 +22,7 @@ from highwater.impl.codecs.json.wal import Record, WalCheckpoint, WalManifest
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import AlreadyExists, OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace, key_of_sst
-from highwater.impl.protocols import checkpoints, clones, wal_fencing
+from highwater.impl.protocols import checkpoints, wal_fencing
 from highwater.impl.protocols.database_metadata import SequencedManifest
 from highwater.impl.protocols.db_reader_view import last_wal_id
 from highwater.impl.protocols.manifest_compactions import Compactor, InputMissing, Stores, Unpinned, is_pinned
@@ -142,11 +142,6 @@ async def take_seen(manifests: MetadataStore, checkpoint: str, lifetime_ms: int 
         return manifest._replace(wal_id_last_seen=max(manifest.wal_id_last_seen, seen))
 
     return await checkpoints.create(manifests, checkpoint, lifetime_ms, also=with_seen)
-
-
-async def initialized(manifests: MetadataStore) -> Committed:
-    """Return the latest manifest of a database that may be used. Raises NotInitialized, and what `current` raises."""
-    return await clones.opened(manifests)
 
 
 # --- the collector

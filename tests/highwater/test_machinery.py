@@ -65,8 +65,8 @@ CLONED = "database_clones"  # a database and its clones: it is made of both
 OF_CLONED = {f"impl/protocols/{part}" for part in ("clones", DATABASE, "manifest_compactions")}
 CONTENTS = "traces/protocols/clones_contents"
 OF_CLONES = {
-    f"impl/protocols/{CLONED}": {*OF_CLONED, *(f"impl/protocols/{part}" for part in (
-        "checkpoints", "db_reader_view", "wal_fencing"))},
+    f"impl/protocols/{CLONED}": {f"impl/protocols/{part}" for part in (
+        DATABASE, "manifest_compactions", "checkpoints", "db_reader_view", "wal_fencing")},
     f"dst/mutants/{CLONED}": {*OF_CLONED, "dst/mutants/clones", *(f"impl/protocols/{part}" for part in (
         "checkpoints", "clones_manifest", "wal_fencing"))},
     f"dst/scenarios/{CLONED}": {*OF_CLONED, CONTENTS, *(f"dst/scenarios/{part}" for part in ("clones", DATABASE))},
