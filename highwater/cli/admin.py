@@ -145,7 +145,7 @@ def answered(name: str, opened: Any, ask: Any, read_only: bool, *more: Any, thro
     async def until_stopped(asking: Any) -> Any:
         try:
             return await asking
-        except asyncio.CancelledError:  # Ctrl-C; the request in flight is still waited for
+        except (asyncio.CancelledError, KeyboardInterrupt):  # Ctrl-C; the second where a library handles it, as Spark does
             complain(f"{name}: stopped" + ("" if read_only else ": the last request may be applied, now or later: look at the "
                                            "database before you ask again"))
             raise

@@ -526,7 +526,7 @@ def test_what_is_refused_is_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("words, says", [(("check",), "stopped"), (("checkpoint", "create"), "may be applied, now or later")])
-def test_ctrl_c(bench, monkeypatch, words, says):
+def test_ctrl_c(bench, monkeypatch, words, says, ctrl_c):
     async def list_page(self, prefix, after=""):
         if words == ("check",) or not self._read_only:
             os.kill(os.getpid(), signal.SIGINT)

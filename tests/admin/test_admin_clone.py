@@ -254,7 +254,7 @@ def test_a_clone_that_fails_anywhere_is_continued(parent, clone, late, error):
     assert len([one for one in latest(parent).checkpoints if not one.expire_time_s]) == 1  # the final one
 
 
-def test_ctrl_c(parent, clone, monkeypatch):
+def test_ctrl_c(parent, clone, monkeypatch, ctrl_c):
     async def create(store, key, body):
         os.kill(os.getpid(), signal.SIGINT)
         return await inner(store, key, body)
