@@ -149,8 +149,8 @@ def writing(kind: type[ClonedManifest]) -> Build:
 class DropsEntries(ClonedManifest):
     """Puts a manifest without the entries of other databases."""
 
-    async def _next(self, value: Manifest, manifest: WalManifest, new: tuple[Record, ...]) -> Manifest:
-        return (await super()._next(value, manifest, new))._replace(external_dbs=())
+    async def _next(self, base: Committed, manifest: WalManifest, new: tuple[Record, ...]) -> Manifest:
+        return (await super()._next(base, manifest, new))._replace(external_dbs=())
 
 
 class UploadsLater(ClonedManifest):
@@ -162,11 +162,11 @@ class UploadsLater(ClonedManifest):
             await self.world.store.create(key_of(self.root, sst), sst.encode())
         return done
 
-    async def _next(self, value: Manifest, manifest: WalManifest, new: tuple[Record, ...]) -> Manifest:
-        made = await SequencedManifest._next(self, value, manifest, ())
+    async def _next(self, base: Committed, manifest: WalManifest, new: tuple[Record, ...]) -> Manifest:
+        made = await SequencedManifest._next(self, base, manifest, ())
         if not new:
             return made
-        return made._replace(l0=(*value.l0, stored(self.world.ids.new_id(), (name_of(new),))))
+        return made._replace(l0=(*base.value.l0, stored(self.world.ids.new_id(), (name_of(new),))))
 
 
 class ReplaysUnseen(ClonedManifest):

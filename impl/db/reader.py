@@ -6,7 +6,7 @@ so. With a checkpoint that lasts, it cannot happen.
 An SST is one request: the seam reads whole objects. Of a run, one SST is in memory at a time.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import NamedTuple
 
 from highwater.impl.codecs.manifest import Manifest
@@ -117,16 +117,17 @@ class Reader:
     def __init__(self, store: ObjectStore, state: State, told: Told = lambda key: None):
         self.store, self.state, self.told = store, state, told
 
-    async def get(self, key: bytes, now_ms: int) -> Shown | None:
-        """Return what a key shows; None if it shows nothing. Raises DamagedObject, CannotRead, ..."""
+    async def get(self, key: bytes, now_ms: int, seq: int | None = None) -> Shown | None:
+        """Return what a key shows; None if it shows nothing. Rows after `seq` are left out. Raises DamagedObject, CannotRead.
+        """
         async for rows in versions(self.sources(Span(key, key + b"\0"), key)):
-            return shown(rows, now_ms)
+            return shown(rows, now_ms, seq)
         return None
 
-    async def scan(self, span: Span, now_ms: int) -> AsyncIterator[Shown]:
-        """Yield what each key of the span shows, in ascending order. Raises DamagedObject, CannotRead, ..."""
+    async def scan(self, span: Span, now_ms: int, seq: int | None = None) -> AsyncGenerator[Shown]:
+        """Yield what each key of the span shows, in ascending order. Raises what `get` raises."""
         async for rows in versions(self.sources(span)):
-            if (found := shown(rows, now_ms)) is not None:
+            if (found := shown(rows, now_ms, seq)) is not None:
                 yield found
 
     def sources(self, span: Span, key: bytes | None = None) -> Iterator[Source]:

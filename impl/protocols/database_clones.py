@@ -72,7 +72,8 @@ class ClonedManifest(SequencedManifest):
         super().__init__(metadata)
         self.root, self.world = root, world
 
-    async def _next(self, value: Manifest, manifest: WalManifest, new: tuple[Record, ...]) -> Manifest:
+    async def _next(self, base: Committed, manifest: WalManifest, new: tuple[Record, ...]) -> Manifest:
+        value = base.value
         new_ssts = (await uploaded(self.world, self.root, (name_of(new),)),) if new else ()
         return value._replace(writer_epoch=manifest.writer_epoch, replay_after_wal_id=manifest.replay_after,
                               wal_id_last_seen=max(value.wal_id_last_seen, manifest.replay_after), l0=(*value.l0, *new_ssts))
@@ -133,7 +134,8 @@ class MergingCompactor(Compactor):
 
 # --- checkpoints, as sources of clones
 
-async def take_seen(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | None) -> Committed | Recognised:
+async def take_seen(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | None, name: str | None = None
+                    ) -> Committed | Recognised:
     """Take a checkpoint that has all records which are in the WAL by then. Raises what `checkpoints.create` raises."""
     wal = Namespace(manifests.bounded.storage.namespace.prefix.removesuffix("/manifest/"), "wal")
 
@@ -141,7 +143,7 @@ async def take_seen(manifests: MetadataStore, checkpoint: str, lifetime_ms: int 
         seen = await last_wal_id(manifests.world.store, wal, manifest.replay_after_wal_id)
         return manifest._replace(wal_id_last_seen=max(manifest.wal_id_last_seen, seen))
 
-    return await checkpoints.create(manifests, checkpoint, lifetime_ms, also=with_seen)
+    return await checkpoints.create(manifests, checkpoint, lifetime_ms, name, also=with_seen)
 
 
 # --- the collector

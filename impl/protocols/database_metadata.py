@@ -51,6 +51,8 @@ async def initialise(stores: Stores) -> None:
 class SequencedManifest:
     """The manifest of a WAL as the latest file of a sequence, in which other roles have fields of their own."""
 
+    keeps = True
+
     def __init__(self, metadata: MetadataStore):
         self.metadata, self.bounded = metadata, metadata.bounded
         self.key = metadata.bounded.storage.namespace.prefix
@@ -93,7 +95,7 @@ class SequencedManifest:
             raise ValueError("a manifest of a database lists no checkpoints of the WAL: take them with checkpoint_all")
         base: Committed = known.version
         new = manifest.flushed[len(known.manifest.flushed):]
-        value = await self._next(base.value, manifest, new)
+        value = await self._next(base, manifest, new)
         try:
             await self.bounded.create(base.id + 1, self.metadata.codec.encode(value))
         except ObjectVersionExists as error:
@@ -102,8 +104,9 @@ class SequencedManifest:
             raise OutcomeUnknown(str(error)) from error
         return Known(manifest, Committed(base.id + 1, value))
 
-    async def _next(self, value: Manifest, manifest: WalManifest, new: tuple[Record, ...]) -> Manifest:
-        """Return the next manifest, with an SST of the new records if there are any."""
+    async def _next(self, base: Committed, manifest: WalManifest, new: tuple[Record, ...]) -> Manifest:
+        """Return the manifest after `base`, with an SST of the new records if there are any."""
+        value = base.value
         return value._replace(writer_epoch=manifest.writer_epoch, replay_after_wal_id=manifest.replay_after,
                               l0=(*value.l0, name_of(new)) if new else value.l0)
 

@@ -66,10 +66,23 @@ class Known(NamedTuple):
     version: Any  # opaque: of the object that returned it. None: there is no manifest yet
 
 
+class Form(NamedTuple):
+    """The form of records in the log: ours, or that of a database's own bytes (impl/db/log.py)."""
+
+    record: Callable[[World, int, Any], Any]  # (world, epoch, body) -> the record that is appended
+    encode: Callable[[Any], bytes]
+    decode: Callable[[str, bytes], Any]  # (key, body) -> the record; None for a fence
+
+
+JSON = Form(lambda world, epoch, body: Record(world.ids.new_id(), epoch, body), encode_record,
+            lambda _, body: decode_record(body))
+
+
 class Manifests(Protocol):
     """The manifest of a Wal: an object, or a sequence of files (impl/protocols/database_metadata.py)."""
 
     key: str
+    keeps: bool  # `read` returns the records that were flushed. Without them a writer forgets what it has flushed
 
     async def read(self) -> Known:
         """Return the manifest to build on; `put` tells whether it was current."""
@@ -86,6 +99,8 @@ class Manifests(Protocol):
 
 class ManifestObject:
     """The single manifest of a WAL. It is put only if it has not changed since it was read."""
+
+    keeps = True
 
     def __init__(self, world: World, root: str):
         if world.store.caches:
@@ -121,16 +136,18 @@ class ManifestObject:
 
 
 class Wal:
-    """An open writer, for one caller at a time. `records` are all records in the order of the log."""
+    """An open writer, for one caller at a time.
 
-    def __init__(self, world: World, root: str, attempts: int, manifest: Manifests | None = None):
+    `records` are all records in the order of the log; without those that were flushed, if the manifest does not keep them."""
+
+    def __init__(self, world: World, root: str, attempts: int, manifest: Manifests | None = None, form: Form = JSON):
         """Make a writer that is not open yet. `attempts` limits requests of unknown outcome and reads without an answer."""
-        self.world, self.namespace, self.attempts = world, Namespace(root, "wal"), attempts
+        self.world, self.namespace, self.attempts, self.form = world, Namespace(root, "wal"), attempts, form
         self.object: Manifests = manifest or ManifestObject(world, root)
         self.epoch: int
         self.known: Known
         self.last_id: int  # that was replayed or written
-        self.records: list[Record] = []
+        self.records: list[Any] = []
         self.closed: type[Definite] | None = None
 
     # --- open
@@ -184,7 +201,7 @@ class Wal:
                 found = await self._again(lambda i=i: self.world.store.get(self.namespace.key(i)))
             except NotFound:  # a later writer has flushed that record, and it was collected
                 raise self._stop(f"WAL id {i} is gone before it was replayed") from None
-            record = decode_record(found.body)
+            record = self.form.decode(self.namespace.key(i), found.body)
             self.records += [record] if record else []
             self.last_id = i
             unflushed = len(self.records) - len(self.known.manifest.flushed)
@@ -195,13 +212,13 @@ class Wal:
 
     # --- serve
 
-    async def append(self, body: bytes) -> Record:
+    async def append(self, body: Any) -> Any:
         """Log a record; it is durable on return. Raises FencedUnapplied or Closed if it is in no log; raises OutcomeUnknown."""
         self.ensure_open()
         return await self._closing(self._append(body))
 
-    async def _append(self, body: bytes) -> Record:
-        record, i = Record(self.world.ids.new_id(), self.epoch, body), self.last_id + 1
+    async def _append(self, body: Any) -> Any:
+        record, i = self.form.record(self.world, self.epoch, body), self.last_id + 1
         await self._create(i, record)
         try:
             await self._refresh()  # after the create, before the acknowledgement
@@ -213,12 +230,12 @@ class Wal:
         self.last_id = i
         return record
 
-    async def _create(self, i: int, record: Record) -> None:
+    async def _create(self, i: int, record: Any) -> None:
         """Create the object if there is none, again while the outcome is unknown. Raises FencedUnapplied, OutcomeUnknown."""
         doubt: OutcomeUnknown | None = None
         for _ in range(self.attempts):
             try:
-                await self.world.store.create(self.namespace.key(i), encode_record(record))
+                await self.world.store.create(self.namespace.key(i), self.form.encode(record))
                 return
             except AlreadyExists:
                 if doubt is None:
@@ -235,14 +252,19 @@ class Wal:
         self.closed = Closed
         raise doubt or ValueError("at least one attempt is made")
 
-    async def _is_own(self, i: int, record: Record, doubt: OutcomeUnknown) -> bool:
+    async def _is_own(self, i: int, record: Any, doubt: OutcomeUnknown) -> bool:
         """Return whether the object with this id is the one that this writer put. Raises OutcomeUnknown."""
         try:
             found = await self._again(lambda: self.world.store.get(self.namespace.key(i)))
-            return decode_record(found.body) == record
+            return self.form.decode(self.namespace.key(i), found.body) == record
         except StoreError as error:
             self.closed = FencedUnapplied if isinstance(error, NotFound) else Closed
             raise OutcomeUnknown(f"WAL id {i} is taken, and what is there could not be read: {error!r}") from doubt
+
+    async def refresh(self) -> None:
+        """Read the manifest again: what other roles have changed. Raises FencedUnapplied, Closed, Unavailable, ManifestLost."""
+        self.ensure_open()
+        await self._closing(self._refresh())
 
     async def flush(self) -> None:
         """Move all records up to the last WAL id to the flushed state, so that the collector may delete their objects.
@@ -250,8 +272,10 @@ class Wal:
         Raises FencedUnapplied, Closed, OutcomeUnknown. Acknowledged records are durable before and after, whatever the outcome.
         """
         self.ensure_open()
-        await self._closing(self._change(
-            lambda m: m._replace(replay_after=self.last_id, flushed=tuple(self.records))))
+        await self._closing(self._change(lambda m: m if m.replay_after == self.last_id else m._replace(
+            replay_after=self.last_id, flushed=tuple(self.records))))
+        if not self.object.keeps:
+            self.records = []
 
     async def checkpoint(self) -> WalCheckpoint:
         """Take a checkpoint of the log up to the last acknowledged record; a collector spares its objects until it is dropped.
@@ -361,14 +385,14 @@ class Wal:
 
 
 async def open(world: World, root: str, flush_every: int | None = None, attempts: int = 5,
-               manifest: Manifests | None = None) -> Wal:
+               manifest: Manifests | None = None, form: Form = JSON) -> Wal:
     """Open a new writer with all earlier records; earlier writers are fenced.
 
     With `flush_every` that many records of the replay are flushed at a time. Without `manifest` it is the object
     `<root>/wal.manifest`. Raises UpdateConflict, FencedUnapplied: it is not open. Raises OutcomeUnknown, Unavailable: it is not
     open either, but an epoch may be claimed or a fence put, so that another writer is fenced. Raises InvalidWal, ManifestLost.
     """
-    wal = Wal(world, root, attempts, manifest)
+    wal = Wal(world, root, attempts, manifest, form)
     await wal._claim()
     await wal._replay(await wal._fence(), flush_every)
     return wal

@@ -9,7 +9,7 @@ def raises(number, frame):
 
 @pytest.fixture(params=[signal.default_int_handler, raises])
 def ctrl_c(request):
-    """Whose handler of SIGINT is in force: Python's, or another's."""
+    """The handler of SIGINT that is in force: Python's, or another's."""
     before = signal.signal(signal.SIGINT, request.param)
     yield
     signal.signal(signal.SIGINT, before)

@@ -30,7 +30,7 @@ PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protoco
 FOLDERS = {**dict.fromkeys(("model/protocols/database", "traces/protocols/database"), "database_metadata"),
            "traces/protocols/cloned": "database_clones"}
 # parts of a system and tools for it: they name our protocols
-OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py", "highwater/cli/destroy.py", "impl/db/pinned.py")
+OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py", "highwater/cli/destroy.py", "impl/db")
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 # Tools of SlateDB's databases, which are sequences of metadata files, may import the protocols that these databases have.
 TOOLS: dict[str, set[str]] = {

@@ -1,0 +1,121 @@
+"""Safety: a manifest that says that rows of the WAL are flushed names an SST with each version of them that a snapshot shows.
+
+This is the manifest of a writer, on SlateDB's own bytes. The protocol is in impl/protocols/database_metadata.py, and what is
+added for SSTs in impl/protocols/database_clones.py: an SST is an object of its own, and each attempt to put a manifest has
+another one.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from highwater.impl.codecs.destroyed import mark_of
+from highwater.impl.codecs.json.wal import WalManifest
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
+from highwater.impl.codecs.slatedb.tables import Checkpoint, Sst, View, WriterCheckpoint
+from highwater.impl.db.build import BLOCK_BYTES, LEAST_FILTERED, VERSION, sst_of
+from highwater.impl.db.log import Commit
+from highwater.impl.db.retention import retained
+from highwater.impl.db.rows import Row
+from highwater.impl.db.wal import table_of
+from highwater.impl.errors import AlreadyExists, OutcomeUnknown, Unavailable
+from highwater.impl.layout import Namespace, key_of_sst
+from highwater.impl.protocols.database_metadata import SequencedManifest
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore
+from highwater.impl.protocols.wal_fencing import Known
+from highwater.impl.world import World
+
+UPLOADS = 100  # attempts to put one SST
+NEVER = -(1 << 63)  # the clock tick of a database without rows
+FIRST = Manifest(initialized=True, last_l0_clock_tick=NEVER)
+
+
+@dataclass(frozen=True)
+class Built:
+    """The form of the objects that a writer builds."""
+
+    codec: int = 0
+    block_bytes: int = BLOCK_BYTES
+    least_filtered: int = LEAST_FILTERED  # rows; an SST with fewer gets no filter
+
+
+def manifests_of(world: World, root: str) -> MetadataStore:
+    """Return the manifests of a database on SlateDB's own bytes."""
+    return MetadataStore(world, Namespace(root, "manifest"), ManifestCodec())
+
+
+async def uploaded(world: World, root: str, body: bytes) -> str:
+    """Put an SST under a new id, and return the id. Raises OutcomeUnknown: it may be there, and nobody names it."""
+    sst = world.ids.new_id()
+    for _ in range(UPLOADS):
+        try:
+            await world.store.create(key_of_sst(root, sst), body)
+        except (OutcomeUnknown, Unavailable):
+            continue
+        except AlreadyExists:
+            pass  # an earlier attempt: nobody else has this ULID
+        return sst
+    raise OutcomeUnknown(f"SST {key_of_sst(root, sst)!r} could not be put, {UPLOADS} times over")
+
+
+class WrittenManifest(SequencedManifest):
+    """The manifest of a writer. `keep_from()`: the number of the oldest snapshot that is open; None: there is none."""
+
+    keeps = False
+
+    def __init__(self, metadata: MetadataStore, root: str, keep_from: Callable[[], int | None], built: Built):
+        super().__init__(metadata)
+        self.root, self.keep_from, self.built = root, keep_from, built
+
+    def _known(self, file_id: int, body: bytes) -> Known:
+        value: Manifest = self.metadata.codec.decode(body)
+        return Known(WalManifest(value.writer_epoch, value.replay_after_wal_id), Committed(file_id, value))
+
+    async def put(self, known: Known, manifest: WalManifest) -> Known:
+        """Put the next manifest as `SequencedManifest.put` does. Raises DatabaseDestroyed, too."""
+        if mark := mark_of(known.version.value):
+            raise DatabaseDestroyed(mark)
+        done = await super().put(known, manifest)
+        return done._replace(manifest=manifest._replace(flushed=()))
+
+    async def _next(self, base: Committed, manifest: WalManifest, new: tuple[Any, ...]) -> Manifest:
+        """Return the manifest after `base`, with an SST of the new commits, and a checkpoint of itself for this writer.
+
+        «writer checkpoint»: it is in the update that claims the epoch, and each later update of this writer replaces it."""
+        before: Manifest = base.value
+        flushed = await self._with_sst(before, [row for commit in new for row in commit.rows if row.seq > before.last_l0_seq])
+        others = tuple(one for one in before.checkpoints if not isinstance(one.metadata, WriterCheckpoint))
+        own = Checkpoint(Checkpoint.id_of(self.metadata.world.ids.new_id()), base.id + 1, 0,
+                         self.metadata.world.clock.now_ms() // 1000, WriterCheckpoint(manifest.writer_epoch))
+        return flushed._replace(
+            writer_epoch=manifest.writer_epoch, replay_after_wal_id=manifest.replay_after, checkpoints=(*others, own),
+            wal_id_last_seen=max(before.wal_id_last_seen, manifest.replay_after))
+
+    async def _with_sst(self, before: Manifest, rows: list[Row]) -> Manifest:
+        """Return the manifest with one more SST in L0, the newest first."""
+        if not rows:
+            return before
+        last = max(row.seq for row in rows)
+        keep_from = self.keep_from()
+        keep_from = last if keep_from is None else keep_from
+        now_ms = self.metadata.world.clock.now_ms()
+        kept = [row for _, versions in of_one_key(table_of(rows)) for row in retained(versions, keep_from, now_ms, False)]
+        sst = sst_of(kept, self.built.codec, self.built.block_bytes, self.built.least_filtered)
+        name = await uploaded(self.metadata.world, self.root, sst.body)
+        ticks = [row.create_ms for row in rows if row.create_ms is not None]
+        return before._replace(
+            l0=(View(name, name), *before.l0), ssts=(*before.ssts, Sst(name, sst.info, VERSION)), last_l0_seq=last,
+            last_l0_clock_tick=max(ticks, default=before.last_l0_clock_tick), recent_snapshot_min_seq=keep_from)
+
+
+def of_one_key(rows: list[Row]) -> Iterator[tuple[bytes, list[Row]]]:
+    for key, versions in groupby(rows, key=lambda row: row.key):
+        yield key, list(versions)
+
+
+def rows_in(commits: list[Commit], after: int) -> list[Row]:
+    """Return the rows of commits with numbers after `after`, in their order."""
+    return [row for commit in commits for row in commit.rows if row.seq > after]

@@ -1,0 +1,473 @@
+"""The database shows what a dictionary of versions shows, and a crash at any request loses nothing that was acknowledged."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from highwater.dst.actors import METRICS
+from highwater.impl.codecs.destroyed import SOFT, Mark
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
+from highwater.impl.codecs.slatedb.tables import WriterCheckpoint
+from highwater.impl.db import manifest as db_manifest
+from highwater.impl.db import retention
+from highwater.impl.db.db import EVERYTHING, USUAL, Db, MergeMissing, Options, Snapshot
+from highwater.impl.db.manifest import FIRST, Built, manifests_of
+from highwater.impl.db.pinned import DbReader
+from highwater.impl.db.writes import Op, delete, merge, put
+from highwater.impl.errors import FencedUnapplied, OutcomeUnknown, PreconditionFailed
+from highwater.impl.layout import Namespace
+from highwater.impl.manifests.spans import Span
+from highwater.impl.protocols.checkpoints import NotInitialized
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, with_mark
+from highwater.impl.protocols.wal_fencing import Closed
+from highwater.impl.stores.memory import MemoryStore
+from highwater.impl.stores.system import SystemClock, Ulids
+from highwater.impl.world import Object, World
+
+KEYS = (b"a", b"b", b"bb", b"c")
+WAL = Namespace("db", "wal")
+
+
+class Stopped(SystemClock):
+    """A clock that tests set."""
+
+    def __init__(self, now_ms: int = 1_000_000):
+        self.at_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+
+def joined(key: bytes, found: bytes | None, operand: bytes) -> bytes:
+    return (found or b"") + operand
+
+
+OPTIONS = Options(merge=joined, poll_ms=0, built=Built(least_filtered=2, block_bytes=64))
+
+
+def world_of(store: Any = None, clock: SystemClock | None = None) -> World:
+    return World(MemoryStore() if store is None else store, clock or Stopped(), Ulids(), METRICS)
+
+
+async def all_of(db: Db | Snapshot, span: Span = EVERYTHING) -> dict[bytes, bytes]:
+    return {key: value async for key, value in db.scan(span)}
+
+
+def run(work: Callable[[World], Awaitable[Any]], world: World | None = None) -> Any:
+    return asyncio.run(work(world or world_of()))  # pyright: ignore[reportArgumentType]
+
+
+# --- the dictionary
+
+class Plain:
+    """What the database is to show: of each key its value and when it ends."""
+
+    def __init__(self):
+        self.parts: dict[bytes, tuple[tuple[bytes, int | None], ...]] = {}  # the value or a tombstone, then operands
+
+    def apply(self, ops: list[Op], now_ms: int) -> None:
+        for op in ops:
+            ends_ms = None if op.ttl_ms is None else now_ms + op.ttl_ms
+            if op.kind == 1:
+                self.parts[op.key] = ()
+            elif op.kind == 0:
+                self.parts[op.key] = ((b"=" + op.value, ends_ms),)
+            else:
+                self.parts[op.key] = (*self.parts.get(op.key, ()), (b"+" + op.value, ends_ms))
+
+    def shown(self, now_ms: int) -> dict[bytes, bytes]:
+        found = {}
+        for key, parts in self.parts.items():
+            live = [part for part, ends_ms in parts if ends_ms is None or now_ms < ends_ms]
+            if live:
+                found[key] = b"".join(part[1:] for part in live)
+        return found
+
+    def copy(self) -> "Plain":
+        other = Plain()
+        other.parts = dict(self.parts)
+        return other
+
+
+OPS = st.one_of(st.builds(put, st.sampled_from(KEYS), st.binary(max_size=3), st.sampled_from((None, None, 50))),
+                st.builds(delete, st.sampled_from(KEYS)),
+                st.builds(merge, st.sampled_from(KEYS), st.binary(min_size=1, max_size=2), st.sampled_from((None, 50))))
+BATCHES = st.lists(OPS, min_size=1, max_size=3, unique_by=lambda op: op.key)
+STEPS = st.one_of(BATCHES, BATCHES, st.sampled_from(("flush", "reopen", "snapshot", "end", "wait", "checkpoint", "durable")))
+
+
+@settings(max_examples=60)
+@given(st.lists(STEPS, max_size=14))
+def test_it_shows_what_a_dictionary_shows(steps):
+    async def work(world: World) -> None:
+        plain, clock = Plain(), world.clock
+        assert isinstance(clock, Stopped)
+        db = await Db.open(world, "db", OPTIONS)
+        snapshots: list[tuple[Snapshot, Plain]] = []
+        kept: list[tuple[str, Plain]] = []
+        for step in steps:
+            if isinstance(step, list):
+                await db.write(step)
+                plain.apply(step, clock.now_ms())
+            elif step == "flush":
+                await db.flush()
+            elif step == "reopen":
+                await db.close()
+                db, snapshots = await Db.open(world, "db", OPTIONS), []
+            elif step == "snapshot":
+                snapshots.append((db.snapshot(), plain.copy()))
+            elif step == "end" and snapshots:
+                snapshots.pop(0)[0].end()
+            elif step == "wait":
+                clock.at_ms += 30
+            elif step in ("checkpoint", "durable"):
+                kept.append((await db.checkpoint(durable_only=step == "durable"), plain.copy()))
+            assert await all_of(db) == plain.shown(clock.now_ms())
+            for snapshot, then in snapshots:
+                assert await all_of(snapshot) == then.shown(clock.now_ms())
+        for key in KEYS:
+            assert await db.get(key) == plain.shown(clock.now_ms()).get(key)
+            for snapshot, then in snapshots:
+                assert await snapshot.get(key) == then.shown(clock.now_ms()).get(key)
+        await db.close()
+        for checkpoint, then in kept:
+            assert await read_at(world, checkpoint) == then.shown(clock.now_ms())
+
+    run(work)
+
+
+async def read_at(world: World, checkpoint: str) -> dict[bytes, bytes]:
+    reader = DbReader(manifests_of(world, "db"), "db")
+    await reader.open(checkpoint)
+    snapshot = reader.snapshot()
+    found = {one.key: one.merged(joined) async for one in snapshot.scan()}
+    await reader.close()
+    return found
+
+
+# --- crashes
+
+class Kept(MemoryStore):
+    """A store that keeps what was in it after each change."""
+
+    def __init__(self):
+        super().__init__()
+        self.states: list[tuple[dict[str, Object], int]] = []
+        self.acknowledged = 0
+
+    def _write(self, key: str, body: bytes) -> str:
+        version = super()._write(key, body)
+        self.states.append((dict(self._objects), self.acknowledged))
+        return version
+
+
+def of_state(objects: dict[str, Object]) -> MemoryStore:
+    store = MemoryStore()
+    for key, found in objects.items():
+        asyncio.run(store.put(key, found.body))
+    return store
+
+
+def batches_of(number: int) -> list[list[Op]]:
+    """Return batches that put one key of each group of three, so that half a batch is seen."""
+    return [[put(b"%s%03d" % (group, i % 7), b"%d" % i) for group in (b"x", b"y", b"z")] for i in range(number)]
+
+
+async def script(world: World, batches: list[list[Op]], acknowledge: Callable[[], None]) -> None:
+    """Write the batches: flushes, reopens and checkpoints are between them."""
+    db = await Db.open(world, "db", OPTIONS)
+    for i, batch in enumerate(batches):
+        await db.write(batch)
+        acknowledge()
+        if i % 5 == 4:
+            await db.flush()
+        if i % 17 == 16:
+            await db.checkpoint(durable_only=bool(i % 2))
+        if i % 11 == 10:
+            await db.close()
+            db = await Db.open(world, "db", OPTIONS)
+    await db.close()
+
+
+def lost_at(states: list[tuple[dict[str, Object], int]], batches: list[list[Op]]) -> list[str]:
+    """Open the database at each state, and say what it does not show, or shows although nobody has written it."""
+    shown, plain = [Plain().shown(0)], Plain()
+    for batch in batches:
+        plain.apply(batch, 0)
+        shown.append(plain.shown(0))
+
+    async def found(world: World) -> dict[bytes, bytes]:
+        db = await Db.open(world, "db", OPTIONS)
+        there = await all_of(db)
+        await db.close()
+        return there
+
+    wrong = []
+    for number, (objects, acknowledged) in enumerate(states):
+        there = run(found, world_of(of_state(objects)))
+        if there not in shown[acknowledged:acknowledged + 2]:  # the batch that was being written may be there
+            wrong.append(f"after change {number}: {acknowledged} are acknowledged, and there is {there}")
+    return wrong
+
+
+def states_of(batches: list[list[Op]]) -> list[tuple[dict[str, Object], int]]:
+    store = Kept()
+
+    def acknowledge() -> None:
+        store.acknowledged += 1
+
+    run(lambda world: script(world, batches, acknowledge), world_of(store))
+    return store.states
+
+
+def test_a_crash_after_any_change_loses_nothing_that_was_acknowledged():
+    batches = batches_of(60)
+    states = states_of(batches)
+    assert len(states) > 100 and lost_at(states, batches) == []
+
+
+@pytest.mark.slow
+def test_two_thousand_crash_points():
+    batches = batches_of(1200)
+    states = states_of(batches)[:2200]
+    assert len(states) >= 2000 and lost_at(states, batches) == []
+
+
+def test_the_sweep_sees_a_flush_that_comes_too_early(monkeypatch):
+    """The manifest says that rows are flushed, and their SST has only half of them."""
+    monkeypatch.setattr(db_manifest, "table_of", lambda rows: sorted(rows, key=lambda row: (row.key, -row.seq))[::2])
+    batches = batches_of(20)
+    assert lost_at(states_of(batches), batches)
+
+
+def test_a_snapshot_needs_the_versions_that_a_flush_keeps(monkeypatch):
+    async def work(world: World) -> dict[bytes, bytes]:
+        db = await Db.open(world, "db", OPTIONS)
+        await db.put(b"a", b"1")
+        snapshot = db.snapshot()
+        await db.put(b"a", b"2")
+        await db.flush()
+        return await all_of(snapshot)
+
+    assert run(work) == {b"a": b"1"}
+    monkeypatch.setattr(db_manifest, "retained", lambda rows, keep_from, now_ms, bottom: retention.retained(
+        rows, rows[0].seq, now_ms, bottom))
+    assert run(work) == {}
+
+
+# --- what callers are told
+
+def test_a_second_writer_fences_the_first():
+    async def work(world: World) -> None:
+        first = await Db.open(world, "db", OPTIONS)
+        await first.put(b"a", b"1")
+        second = await Db.open(world, "db", OPTIONS)
+        with pytest.raises(FencedUnapplied):
+            await first.put(b"a", b"2")
+        for call in (lambda: first.put(b"a", b"3"), first.flush, lambda: first.get(b"a"), first.checkpoint, first.poll):
+            with pytest.raises(FencedUnapplied):
+                await call()
+        assert await second.get(b"a") == b"1" and (first.epoch, second.epoch) == (1, 2)
+        own, = [one for one in second.manifest.checkpoints if isinstance(one.metadata, WriterCheckpoint)]
+        assert own.metadata.epoch == 2
+
+    run(work)
+
+
+def test_the_poll_finds_out_that_there_is_another_writer():
+    async def work(world: World) -> None:
+        first = await Db.open(world, "db", Options(poll_ms=1))
+        await Db.open(world, "db", OPTIONS)
+        await asyncio.sleep(0.1)
+        with pytest.raises(FencedUnapplied):
+            await first.get(b"a")
+        await first.close()
+
+    run(work)
+
+
+def test_writes_that_wait_are_one_object():
+    async def work(world: World) -> None:
+        db = await Db.open(world, "db", OPTIONS)
+        numbers = await asyncio.gather(*(db.put(b"%d" % i, b"") for i in range(50)))
+        assert numbers == list(range(1, 51)) and db.seq == 50
+        await asyncio.gather(db.flush(), *(db.put(b"%d" % i, b"late") for i in range(5)))
+        assert len(await all_of(db)) == 50
+        await db.close()
+        listed = await world.store.list_page(WAL.prefix)
+        assert len(listed.entries) == 3  # the fence, and two objects
+
+    run(work)
+
+
+def test_after_close_nothing_is_done():
+    async def work(world: World) -> None:
+        db = await Db.open(world, "db", USUAL)
+        waiting = asyncio.gather(*(db.put(b"%d" % i, b"") for i in range(3)))
+        await asyncio.sleep(0)
+        await db.close()
+        assert await waiting == [1, 2, 3]
+        for call in (lambda: db.put(b"a", b"1"), db.flush, lambda: db.get(b"1"), lambda: all_of(db)):
+            with pytest.raises(Closed):
+                await call()
+        await db.close()
+
+    run(work)
+
+
+@pytest.mark.parametrize("ops, says", [
+    ([], "empty batch"), ([put(b"", b"1")], "1 to 65,535"), ([merge(b"a", b"1"), merge(b"a", b"2")], "write two batches"),
+    ([put(b"a", b"1"), merge(b"a", b"2")], "write two batches"), ([put(b"a", b"1", 0)], "TTL of 0 ms")])
+def test_a_batch_that_cannot_be_written(ops, says):
+    async def work(world: World) -> None:
+        db = await Db.open(world, "db", OPTIONS)
+        with pytest.raises(ValueError, match=says):
+            await db.write(ops)
+        assert await db.put(b"a", b"1") == 1
+
+    run(work)
+
+
+@pytest.mark.parametrize("bad", [{"l0_sst_bytes": 0}, {"max_unflushed_bytes": 0}, {"poll_ms": -1}, {"replay_flush": 0},
+                                 {"attempts": 0}])
+def test_bad_options(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        Db(world_of(), "db", Options(**bad))
+
+
+def test_of_a_key_that_is_twice_in_a_batch_the_last_counts():
+    async def work(world: World) -> None:
+        db = await Db.open(world, "db", OPTIONS)
+        await db.write([put(b"a", b"1"), delete(b"a"), delete(b"b"), put(b"b", b"2")])
+        assert await all_of(db) == {b"b": b"2"}
+
+    run(work)
+
+
+def test_operands_need_the_function_that_applies_them():
+    async def work(world: World) -> None:
+        db = await Db.open(world, "db", Options(poll_ms=0))
+        await db.merge(b"a", b"1")
+        with pytest.raises(MergeMissing, match="merge=.."):
+            await db.get(b"a")
+        found = await db.shown(b"a")
+        assert found is not None and found.operands == (b"1",)
+
+    run(work)
+
+
+def test_a_clone_that_is_not_complete_is_not_opened():
+    async def work(world: World) -> None:
+        await manifests_of(world, "db").initialise(FIRST._replace(initialized=False))
+        with pytest.raises(NotInitialized):
+            await Db.open(world, "db", OPTIONS)
+
+    run(work)
+
+
+def test_a_destroyed_database_is_not_opened_nor_flushed():
+    async def work(world: World) -> None:
+        db = await Db.open(world, "db", OPTIONS)
+        await db.put(b"a", b"1")
+
+        def marked(file_id: int, manifest: Manifest) -> Manifest:
+            return with_mark(manifest, Mark(SOFT, 1, 2), ManifestCodec(), file_id)
+
+        await manifests_of(world, "db").update(marked)
+        with pytest.raises(FencedUnapplied):
+            await db.flush()
+        with pytest.raises(DatabaseDestroyed):
+            await Db.open(world, "db", OPTIONS)
+
+    run(work)
+
+
+# --- flushes by themselves, and waits
+
+def test_a_memtable_that_is_full_is_flushed_by_itself():
+    async def work(world: World) -> None:
+        db = await Db.open(world, "db", Options(poll_ms=0, l0_sst_bytes=200, l0_max_ssts=3))
+        for i in range(40):
+            await db.put(b"%02d" % i, b"x" * 50)
+        await db.poll()
+        assert len(db.manifest.l0) == 3 and db.memtable.size_bytes > 200  # L0 is full, and nothing waits for it yet
+        assert len(await all_of(db)) == 40
+        await db.close()
+
+    run(work)
+
+
+def test_writes_wait_while_l0_is_full_and_too_much_is_in_memory():
+    async def work(world: World) -> None:
+        db = await Db.open(world, "db", Options(poll_ms=5, l0_sst_bytes=100, l0_max_ssts=1, max_unflushed_bytes=300))
+        writes = asyncio.gather(*(write_many(db, i) for i in range(3)))
+        await asyncio.sleep(0.1)
+        assert not writes.done() and db.memtable.size_bytes < 1000
+        await manifests_of(world, "db").update(lambda _, m: m._replace(l0=(), ssts=()))  # as if they were merged
+        await asyncio.sleep(0.1)
+        assert not writes.done()
+        while not writes.done():
+            await manifests_of(world, "db").update(lambda _, m: m._replace(l0=(), ssts=()))
+            await asyncio.sleep(0.02)
+        await writes
+        await db.close()
+
+    async def write_many(db: Db, number: int) -> None:
+        for i in range(20):
+            await db.put(b"%d %d" % (number, i), b"x" * 50)
+
+    run(work, world_of(clock=SystemClock()))
+
+
+# --- replies that are lost
+
+class Unheard(MemoryStore):
+    """A store whose creates of keys with this part are applied, and not answered, so many times."""
+
+    def __init__(self, part: str, times: int):
+        super().__init__()
+        self.part, self.times = part, times
+
+    async def create(self, key: str, body: bytes) -> str:
+        version = await super().create(key, body)
+        if self.part in key and self.times and self._writes > 10:
+            self.times -= 1
+            raise OutcomeUnknown(key)
+        return version
+
+
+@pytest.mark.parametrize("part", ["wal/", "manifest/", "compacted/"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_an_unheard_reply_does_nothing_twice(part, times):
+    async def work(world: World) -> None:
+        db = await Db.open(world, "db", OPTIONS)
+        for i in range(12):
+            await db.merge(b"a", b"%x" % i)
+            if i % 3 == 2:
+                await db.flush()
+        assert await db.get(b"a") == b"0123456789ab"
+        assert len(db.manifest.l0) == 4 and len({view.sst_id for view in db.manifest.l0}) == 4
+        assert {sst.id for sst in db.manifest.ssts} == {view.sst_id for view in db.manifest.l0}
+        await db.close()
+
+    store = Unheard(part, times)
+    run(work, world_of(store))
+    assert not store.times
+
+
+def test_another_role_changes_the_manifest_meanwhile():
+    async def work(world: World) -> None:
+        db = await Db.open(world, "db", OPTIONS)
+        await db.put(b"a", b"1")
+        await manifests_of(world, "db").update(lambda _, m: m._replace(compactor_epoch=7))
+        await db.flush()
+        assert db.manifest.compactor_epoch == 7 and len(db.manifest.l0) == 1
+        with pytest.raises(PreconditionFailed):
+            await world.store.update("db/none", b"", "1")
+
+    run(work)
