@@ -8,26 +8,15 @@ from highwater.admin.database import Database, load
 from highwater.impl.codecs.manifest import CannotHold, Manifest
 from highwater.impl.codecs.slatedb import compactions as compactions_slatedb
 from highwater.impl.codecs.slatedb.flatbuffer import NewerFields
-from highwater.impl.codecs.slatedb.header import version_of
-from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
+from highwater.impl.codecs.slatedb.manifest import PHASES, ManifestCodec, SameVersion
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.boundary_object import ObjectStoreBoundaryObject
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies
 from highwater.impl.world import World
 
 Row = tuple[str, str, str]  # the file in the database, the action, the reason
-PHASES = {1: Phase.WRITE_V1, 2: Phase.WRITE_V2}  # the version of a file -> the phase that writes it
 MANIFESTS = Namespace("", "manifest")
 ATTEMPTS = 20  # of the removal of expired checkpoints, after conflicts and failures of the store
-
-
-class SameVersion(ManifestCodec):
-    """Writes a manifest in the version of the one that it read last. The clients of a database may read no other."""
-
-    def decode(self, body: bytes) -> Manifest:
-        manifest = super().decode(body)
-        self.phase = PHASES[version_of(body)]
-        return manifest
 
 
 def stores_of(world: World, root: str) -> dict[str, MetadataStore]:

@@ -55,6 +55,7 @@ class Options:
     l0_sst_bytes: int = 64 << 20  # in memory: then a flush begins
     max_unflushed_bytes: int = 1 << 30  # in memory: then writes wait
     l0_max_ssts: int = 8  # while L0 has so many, no flush begins by itself until writes wait
+    manifest_version: int = 2  # of a new database: 1 for clients up to release 0.15. An old one stays as it is
     poll_ms: int = 1000  # between two looks at the manifest; 0: none
     replay_flush: int | None = None  # WAL objects flushed at a time while they are replayed; None: all later
     attempts: int = 5  # of a request whose outcome stays unknown, or of a read without an answer
@@ -65,6 +66,8 @@ class Options:
         for name in ("l0_sst_bytes", "max_unflushed_bytes", "l0_max_ssts", "attempts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} = {getattr(self, name)}: it must be at least 1")
+        if self.manifest_version not in (1, 2):
+            raise ValueError(f"manifest_version = {self.manifest_version}: give 1 or 2")
         if self.poll_ms < 0 or (self.replay_flush is not None and self.replay_flush < 1):
             raise ValueError(f"poll_ms = {self.poll_ms}, replay_flush = {self.replay_flush}: give a time of at least 0, and a "
                              "number of at least 1 or None")
@@ -101,7 +104,7 @@ class Db:
         """Make a writer that is not open yet. Raises ValueError for bad options."""
         options.check()
         self.world, self.root, self.options = world, root, options
-        self.manifests = manifests_of(world, root)
+        self.manifests = manifests_of(world, root, options.manifest_version)
         self.wal: Wal
         self.memtable = Memtable()
         self.seq = 0  # of the last batch that is shown

@@ -13,7 +13,7 @@ from typing import Any
 from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.json.wal import WalManifest
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.codecs.slatedb.manifest import ManifestCodec
+from highwater.impl.codecs.slatedb.manifest import PHASES, SameVersion
 from highwater.impl.codecs.slatedb.tables import Checkpoint, Sst, View, WriterCheckpoint
 from highwater.impl.db.build import BLOCK_BYTES, LEAST_FILTERED, VERSION, sst_of
 from highwater.impl.db.log import Commit
@@ -42,9 +42,9 @@ class Built:
     least_filtered: int = LEAST_FILTERED  # rows; an SST with fewer gets no filter
 
 
-def manifests_of(world: World, root: str) -> MetadataStore:
-    """Return the manifests of a database on SlateDB's own bytes."""
-    return MetadataStore(world, Namespace(root, "manifest"), ManifestCodec())
+def manifests_of(world: World, root: str, version: int = 2) -> MetadataStore:
+    """Return the manifests of a database on SlateDB's own bytes. `version`: of its first one; then it stays as it is."""
+    return MetadataStore(world, Namespace(root, "manifest"), SameVersion(PHASES[version]))
 
 
 async def uploaded(world: World, root: str, body: bytes) -> str:

@@ -334,7 +334,7 @@ def test_a_batch_that_cannot_be_written(ops, says):
 
 
 @pytest.mark.parametrize("bad", [{"l0_sst_bytes": 0}, {"max_unflushed_bytes": 0}, {"poll_ms": -1}, {"replay_flush": 0},
-                                 {"attempts": 0}])
+                                 {"attempts": 0}, {"manifest_version": 3}])
 def test_bad_options(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         Db(world_of(), "db", Options(**bad))

@@ -18,7 +18,7 @@ from enum import IntEnum
 
 from highwater.impl.codecs.manifest import CannotHold, Manifest, check_fields
 from highwater.impl.codecs.slatedb.flatbuffer import NewerFields, read, write
-from highwater.impl.codecs.slatedb.header import InvalidFile, closed, opened
+from highwater.impl.codecs.slatedb.header import InvalidFile, closed, opened, version_of
 from highwater.impl.codecs.slatedb.tables import (
     Checkpoint,
     ManifestV1,
@@ -71,6 +71,18 @@ class ManifestCodec:
     def is_initialized(manifest: Manifest) -> bool:
         """Return whether the database may be used: it is not a clone that is still being made."""
         return manifest.initialized
+
+
+PHASES = {1: Phase.WRITE_V1, 2: Phase.WRITE_V2}  # the version of a file -> the phase that writes it
+
+
+class SameVersion(ManifestCodec):
+    """Writes a manifest in the version of the one that it read last. The clients of a database may read no other."""
+
+    def decode(self, body: bytes) -> Manifest:
+        manifest = super().decode(body)
+        self.phase = PHASES[version_of(body)]
+        return manifest
 
 
 # ------------------------------------------------------------------------------------------------------------------ V1
