@@ -17,6 +17,7 @@ from highwater.dst.actors import Actors, raise_anomalies, said_by
 from highwater.dst.scenario import PATIENCE, STORES, BaseShape, Cached, Draw, Scenario
 from highwater.dst.scenarios import clones as cloning
 from highwater.dst.scenarios import database_metadata as database
+from highwater.dst.scripts import database_clones as scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -390,6 +391,7 @@ SCENARIO = Scenario(
           "Cloner": cloner, "Detacher": detacher},
     audit=(("Cloner#0",), ("Writer#0", "Writer#1", "Writer#2"), ("Compactor#0", "Compactor#1", "Compactor#2"),
            ("Operator#0",), ("Detacher#0",), ("Collector#0", "Collector#1", "Collector#2")),
+    scripts=scripts.SCRIPTS,
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,

@@ -22,7 +22,7 @@ from highwater.impl.errors import (
 )
 from highwater.impl.kv.wal import WalKv, decode, encode
 from highwater.impl.layout import Namespace
-from highwater.impl.protocols.wal_fencing import Closed, ManifestLost, Wal, collect, open
+from highwater.impl.protocols.wal_fencing import Closed, Known, ManifestLost, ManifestObject, Wal, collect, open
 
 LOG = Namespace("db", "wal")
 MANIFEST = "db/wal.manifest"
@@ -378,6 +378,54 @@ async def keys(alone: Alone) -> None:
     check(not alone.warnings[1:], "only the fenced writer warns")
 
 
+class Forgets(ManifestObject):
+    """A manifest that does not return what was flushed, as that of a database, which has it in SSTs."""
+
+    keeps = False
+
+    async def read(self) -> Known:
+        return without(await super().read())
+
+    async def read_again(self, known: Known) -> Known:
+        return without(await super().read_again(known))
+
+    async def put(self, known: Known, manifest: WalManifest) -> Known:
+        return without(await super().put(known, manifest))
+
+
+def without(known: Known) -> Known:
+    return known._replace(manifest=known.manifest._replace(flushed=()))
+
+
+async def forgets(alone: Alone) -> None:
+    """A writer whose manifest does not keep what was flushed forgets it, and flushes nothing twice."""
+    wal = await open(alone.world, "db", manifest=Forgets(alone.world, "db"))
+    first = await wal.append(b"a")
+    await wal.flush()
+    same((wal.records, (await manifest(alone)).flushed), ([], (first,)))
+    second = await wal.append(b"b")
+    alone.fails("update", MANIFEST, LOST)
+    alone.sent()
+    await wal.flush()
+    same((wal.records, (await manifest(alone)).flushed, alone.sent()), ([], (second,), [UPDATE, ASK]))
+    await wal.flush()
+    same(alone.sent(), [])
+    third = await wal.append(b"c")
+    same((await open(alone.world, "db", manifest=Forgets(alone.world, "db"))).records, [third])
+
+
+async def refreshes(alone: Alone) -> None:
+    wal = await open(alone.world, "db")
+    alone.sent()
+    await wal.refresh()
+    same(alone.sent(), [ASK])
+    await open(alone.world, "db")
+    await alone.raises(FencedUnapplied, wal.refresh(), epoch=1, stored=2)
+    alone.sent()
+    await alone.raises(FencedUnapplied, wal.refresh())
+    same(alone.sent(), [])
+
+
 SCRIPTS: tuple[Script, ...] = (
-    opens, flushes, replays_in_parts, claims, fences, appends_in_doubt, slots_of_others, manifests_of_others, cancelled,
+    opens, flushes, forgets, refreshes, replays_in_parts, claims, fences, appends_in_doubt, slots_of_others, manifests_of_others, cancelled,
     flushes_fences, collects, checkpoints, many, large_ids, contents, keys)

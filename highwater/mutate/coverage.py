@@ -97,8 +97,9 @@ class Coverage(NamedTuple):
 
 def measured(files: Mapping[str, Path], scenarios: Iterable[str], least: int, most: int, entries: Sequence[Unreached],
              show: Callable[[str], None] = lambda step: None) -> Coverage:
-    """Run `least` seeds of each scenario, and up to `most` while a statement that is not listed was not executed. Only those
-    scenarios go on that execute some of its file. Runs are not judged by the model: it executes nothing of the files."""
+    """Run `least` seeds of each scenario, and up to `most` while a statement that is not listed was not executed. Then the
+    scenario goes on that its file is named after; if there is none, each that executes some of the file. Runs are not judged by
+    the model: it executes nothing of the files."""
     recorder, runs = Recorder(files), 0
     units = sorted(recorder.left)
     enters: dict[str, set[str]] = {}  # scenario -> the files that it executes
@@ -109,7 +110,8 @@ def measured(files: Mapping[str, Path], scenarios: Iterable[str], least: int, mo
         enters[scenario] = {name for code, _ in recorder.codes.values() if (name := recorder.name_of(code)) in files}
     for first in range(least, most, BLOCK):
         wanted = {unit.file for unit in unlisted(recorder.left, entries)}
-        for scenario in (scenario for scenario, those in enters.items() if those & wanted):
+        for scenario in [scenario for scenario, those in enters.items() if any(
+                Path(file).stem == scenario or Path(file).stem not in enters for file in those & wanted)]:
             show(f"{scenario}, seed {first}")
             runs += run(recorder, scenario, range(first, min(first + BLOCK, most)))
     left = sorted(recorder.left)
