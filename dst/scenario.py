@@ -136,6 +136,7 @@ class Scenario(NamedTuple):
     rare: tuple[Mapping[str, Any], ...] = ()  # settings of a shape, of which one run in RARELY has one, from seed USUAL on
     needs: tuple[str, ...] | None = None  # requests that it needs beside GET, PUT and DELETE: "create" (PUT
     # If-None-Match), "update" (PUT If-Match), "cache" (GET If-None-Match), "list"; None: `store probe` does not judge it
+    share: float = 1  # of the seeds that the gate has for a scenario: less where a run takes many times as long
     scripts: tuple[Script, ...] = ()  # what one client alone is answered: dst/script.py
     cost: Mapping[str, BaseShape] | None = None  # contention -> the shape at which `highwater cost` measures a commit; {}: it
     # has no commits; None: one client of the first role, and as many as `most` has

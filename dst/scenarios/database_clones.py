@@ -391,6 +391,7 @@ SCENARIO = Scenario(
           "Cloner": cloner, "Detacher": detacher},
     audit=(("Cloner#0",), ("Writer#0", "Writer#1", "Writer#2"), ("Compactor#0", "Compactor#1", "Compactor#2"),
            ("Operator#0",), ("Detacher#0",), ("Collector#0", "Collector#1", "Collector#2")),
+    share=0.2,
     scripts=scripts.SCRIPTS,
     trace_of=trace_of,
     trace_options=trace_options,

@@ -76,8 +76,18 @@ def shared(count: int) -> Found:
     names = {str(path): name for name, path in files.items()}
     reached = {scenario: {names[path]: lines for path, lines in of_scenario(scenario, TRACED, list(names)).items()}
                for scenario in stems()}
-    return judged(files, {mutant: scenarios_of(mutant, reached) for name, path in files.items()
+    return judged(files, {mutant: scripted_first(name, scenarios_of(mutant, reached)) for name, path in files.items()
                           for mutant in drawn({name: path}, count, SEED)})
+
+
+def scripted_first(file: str, scenarios: Sequence[str]) -> list[str]:
+    """Return the scenarios, those first that have scripts of the file."""
+    from highwater.dst.scenarios import named
+
+    def has_none(stem: str) -> bool:
+        return not any(script.__module__.endswith(f".{Path(file).stem}") for script in named(stem).scripts)
+
+    return sorted(scenarios, key=has_none)
 
 
 def shared_files() -> dict[str, Path]:

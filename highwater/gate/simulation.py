@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 from highwater import project
+from highwater.dst.scenarios import named
 from highwater.gate.exits import HARNESS, INCOMPLETE, LIVENESS, NONDETERMINISM, SPEC, of_kinds
 from highwater.gate.rows import Check, Found
 from highwater.gate.sizes import Size
@@ -15,9 +16,10 @@ HASH_SEEDS = ("1", "2")
 
 
 def checks(protocol: str, size: Size) -> Iterator[Check]:
-    more = f", {size.each_strategy:,} more with each strategy" if size.each_strategy else ""
-    yield Check(protocol, "simulation", f"{size.seeds:,} seeds refine the model{more}", seeds_refine,
-                (protocol, size.seeds, size.each_strategy), weight=size.seeds / 300)
+    seeds, each_strategy = (int(of * named(protocol).share) for of in (size.seeds, size.each_strategy))
+    more = f", {each_strategy:,} more with each strategy" if each_strategy else ""
+    yield Check(protocol, "simulation", f"{seeds:,} seeds refine the model{more}", seeds_refine,
+                (protocol, seeds, each_strategy), weight=size.seeds / 300)
     yield Check(protocol, "simulation", "same digests in other processes, with any hash seed", deterministic,
                 (protocol, size.compared), weight=4)
     if project.is_users(protocol):  # ours: tests/dst/test_lint.py
