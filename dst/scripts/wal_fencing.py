@@ -427,5 +427,6 @@ async def refreshes(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    opens, flushes, forgets, refreshes, replays_in_parts, claims, fences, appends_in_doubt, slots_of_others, manifests_of_others, cancelled,
+    opens, flushes, forgets, refreshes, replays_in_parts, claims, fences, appends_in_doubt, slots_of_others,
+    manifests_of_others, cancelled,
     flushes_fences, collects, checkpoints, many, large_ids, contents, keys)

@@ -77,7 +77,7 @@ USUAL = Options()
 
 
 class Snapshot:
-    """What a database showed when it was taken. End it, so that compactors may drop what only it shows."""
+    """The state that a database showed when this was taken. End it, so that compactors may drop what only it shows."""
 
     def __init__(self, db: "Db", seq: int):
         self.db, self.seq = db, seq

@@ -95,6 +95,7 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/scenarios/destroy": {"impl/protocols/checkpoints", "traces/protocols/checkpoints_contents"},  # its clones' pins
     "dst/scenarios/known_latest": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols")},
     "dst/scenarios/sequenced_metadata_boundary": {"dst/scripts/boundary_object", "dst/scripts/sequenced_metadata"},
+    "dst/scripts/database_clones": {"impl/protocols/manifest_compactions"},
     "dst/scripts/database_gc": {"impl/protocols/database_metadata", "impl/protocols/manifest_compactions"},
     "dst/scripts/destroy": {"impl/protocols/checkpoints"},
     "dst/scripts/checkpoints": {"impl/protocols/destroy_mark"},

@@ -65,7 +65,7 @@ def run(work: Callable[[World], Awaitable[Any]], world: World | None = None) -> 
 # --- the dictionary
 
 class Plain:
-    """What the database is to show: of each key its value and when it ends."""
+    """The rows that the database is to show: of each key its value and when it ends."""
 
     def __init__(self):
         self.parts: dict[bytes, tuple[tuple[bytes, int | None], ...]] = {}  # the value or a tombstone, then operands
