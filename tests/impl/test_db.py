@@ -1,99 +1,33 @@
-"""The database shows what a dictionary of versions shows, and a crash at any request loses nothing that was acknowledged."""
+"""The database shows what a dictionary of versions shows, and what callers are told is so."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from highwater.dst.actors import METRICS
 from highwater.impl.codecs.destroyed import SOFT, Mark
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import WriterCheckpoint
 from highwater.impl.db import manifest as db_manifest
 from highwater.impl.db import retention
-from highwater.impl.db.db import EVERYTHING, USUAL, Db, MergeMissing, Options, Snapshot
-from highwater.impl.db.manifest import FIRST, Built, manifests_of
+from highwater.impl.db.db import USUAL, Db, MergeMissing, Options, Snapshot
+from highwater.impl.db.manifest import FIRST, manifests_of
 from highwater.impl.db.pinned import DbReader
-from highwater.impl.db.writes import Op, delete, merge, put
+from highwater.impl.db.writes import delete, merge, put
 from highwater.impl.errors import FencedUnapplied, OutcomeUnknown, PreconditionFailed
 from highwater.impl.layout import Namespace
-from highwater.impl.manifests.spans import Span
 from highwater.impl.protocols.checkpoints import NotInitialized
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, with_mark
 from highwater.impl.protocols.wal_fencing import Closed
 from highwater.impl.stores.memory import MemoryStore
-from highwater.impl.stores.system import SystemClock, Ulids
-from highwater.impl.world import Object, World
+from highwater.impl.stores.system import SystemClock
+from highwater.impl.world import World
+from tests.support.database import OPTIONS, Plain, Stopped, all_of, joined, run, world_of
 
 KEYS = (b"a", b"b", b"bb", b"c")
 WAL = Namespace("db", "wal")
-
-
-class Stopped(SystemClock):
-    """A clock that tests set."""
-
-    def __init__(self, now_ms: int = 1_000_000):
-        self.at_ms = now_ms
-
-    def now_ms(self) -> int:
-        return self.at_ms
-
-
-def joined(key: bytes, found: bytes | None, operand: bytes) -> bytes:
-    return (found or b"") + operand
-
-
-OPTIONS = Options(merge=joined, poll_ms=0, built=Built(least_filtered=2, block_bytes=64))
-
-
-def world_of(store: Any = None, clock: SystemClock | None = None) -> World:
-    return World(MemoryStore() if store is None else store, clock or Stopped(), Ulids(), METRICS)
-
-
-async def all_of(db: Db | Snapshot, span: Span = EVERYTHING) -> dict[bytes, bytes]:
-    return {key: value async for key, value in db.scan(span)}
-
-
-def run(work: Callable[[World], Awaitable[Any]], world: World | None = None) -> Any:
-    return asyncio.run(work(world or world_of()))  # pyright: ignore[reportArgumentType]
-
-
-# --- the dictionary
-
-class Plain:
-    """The rows that the database is to show: of each key its value and when it ends."""
-
-    def __init__(self):
-        self.parts: dict[bytes, tuple[tuple[bytes, int | None], ...]] = {}  # the value or a tombstone, then operands
-
-    def apply(self, ops: list[Op], now_ms: int) -> None:
-        for op in ops:
-            ends_ms = None if op.ttl_ms is None else now_ms + op.ttl_ms
-            if op.kind == 1:
-                self.parts[op.key] = ()
-            elif op.kind == 0:
-                self.parts[op.key] = ((b"=" + op.value, ends_ms),)
-            else:
-                self.parts[op.key] = (*self.parts.get(op.key, ()), (b"+" + op.value, ends_ms))
-
-    def shown(self, now_ms: int) -> dict[bytes, bytes]:
-        found = {}
-        for key, parts in self.parts.items():
-            live = [part for part, ends_ms in parts if ends_ms is None or now_ms < ends_ms]
-            if live:
-                found[key] = b"".join(part[1:] for part in live)
-        return found
-
-    def copy(self) -> "Plain":
-        other = Plain()
-        other.parts = dict(self.parts)
-        return other
-
-
 OPS = st.one_of(st.builds(put, st.sampled_from(KEYS), st.binary(max_size=3), st.sampled_from((None, None, 50))),
                 st.builds(delete, st.sampled_from(KEYS)),
                 st.builds(merge, st.sampled_from(KEYS), st.binary(min_size=1, max_size=2), st.sampled_from((None, 50))))
@@ -150,100 +84,7 @@ async def read_at(world: World, checkpoint: str) -> dict[bytes, bytes]:
     return found
 
 
-# --- crashes
-
-class Kept(MemoryStore):
-    """A store that keeps what was in it after each change."""
-
-    def __init__(self):
-        super().__init__()
-        self.states: list[tuple[dict[str, Object], int]] = []
-        self.acknowledged = 0
-
-    def _write(self, key: str, body: bytes) -> str:
-        version = super()._write(key, body)
-        self.states.append((dict(self._objects), self.acknowledged))
-        return version
-
-
-def of_state(objects: dict[str, Object]) -> MemoryStore:
-    store = MemoryStore()
-    for key, found in objects.items():
-        asyncio.run(store.put(key, found.body))
-    return store
-
-
-def batches_of(number: int) -> list[list[Op]]:
-    """Return batches that put one key of each group of three, so that half a batch is seen."""
-    return [[put(b"%s%03d" % (group, i % 7), b"%d" % i) for group in (b"x", b"y", b"z")] for i in range(number)]
-
-
-async def script(world: World, batches: list[list[Op]], acknowledge: Callable[[], None]) -> None:
-    """Write the batches: flushes, reopens and checkpoints are between them."""
-    db = await Db.open(world, "db", OPTIONS)
-    for i, batch in enumerate(batches):
-        await db.write(batch)
-        acknowledge()
-        if i % 5 == 4:
-            await db.flush()
-        if i % 17 == 16:
-            await db.checkpoint(durable_only=bool(i % 2))
-        if i % 11 == 10:
-            await db.close()
-            db = await Db.open(world, "db", OPTIONS)
-    await db.close()
-
-
-def lost_at(states: list[tuple[dict[str, Object], int]], batches: list[list[Op]]) -> list[str]:
-    """Open the database at each state, and say what it does not show, or shows although nobody has written it."""
-    shown, plain = [Plain().shown(0)], Plain()
-    for batch in batches:
-        plain.apply(batch, 0)
-        shown.append(plain.shown(0))
-
-    async def found(world: World) -> dict[bytes, bytes]:
-        db = await Db.open(world, "db", OPTIONS)
-        there = await all_of(db)
-        await db.close()
-        return there
-
-    wrong = []
-    for number, (objects, acknowledged) in enumerate(states):
-        there = run(found, world_of(of_state(objects)))
-        if there not in shown[acknowledged:acknowledged + 2]:  # the batch that was being written may be there
-            wrong.append(f"after change {number}: {acknowledged} are acknowledged, and there is {there}")
-    return wrong
-
-
-def states_of(batches: list[list[Op]]) -> list[tuple[dict[str, Object], int]]:
-    store = Kept()
-
-    def acknowledge() -> None:
-        store.acknowledged += 1
-
-    run(lambda world: script(world, batches, acknowledge), world_of(store))
-    return store.states
-
-
-def test_a_crash_after_any_change_loses_nothing_that_was_acknowledged():
-    batches = batches_of(60)
-    states = states_of(batches)
-    assert len(states) > 100 and lost_at(states, batches) == []
-
-
-@pytest.mark.slow
-def test_two_thousand_crash_points():
-    batches = batches_of(1200)
-    states = states_of(batches)[:2200]
-    assert len(states) >= 2000 and lost_at(states, batches) == []
-
-
-def test_the_sweep_sees_a_flush_that_comes_too_early(monkeypatch):
-    """The manifest says that rows are flushed, and their SST has only half of them."""
-    monkeypatch.setattr(db_manifest, "table_of", lambda rows: sorted(rows, key=lambda row: (row.key, -row.seq))[::2])
-    batches = batches_of(20)
-    assert lost_at(states_of(batches), batches)
-
+# --- snapshots
 
 def test_a_snapshot_needs_the_versions_that_a_flush_keeps(monkeypatch):
     async def work(world: World) -> dict[bytes, bytes]:
