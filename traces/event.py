@@ -27,7 +27,8 @@ class Event(NamedTuple):
     # applied | timeout | crash | told | refused. A refused request is never applied, and the client received an error status.
     # 403, 409 and 429 are definite errors: nothing was applied. A 503 to a mutation is indefinite.
     kind: str
-    op: str  # create update put get get_range get_if_changed list delete head; for `told`: committed refused unknown failed read
+    # create update put get get_range get_if_changed list delete head; for `told`: committed refused unknown failed read
+    op: str
     key: str  # for a list: prefix
     condition: str  # version named by the request; for a list: the key to begin after; for a get_range: "bytes=0-99"
     status: int  # as HTTP: 200 204 206 304 404 412 416; of a refused request 403 409 429 503

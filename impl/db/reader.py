@@ -115,8 +115,8 @@ Told = Callable[[str], None]
 class Reader:
     """Reads one state.
 
-    `told` is called with the key of each SST before it is read. `cache` keeps what reads need again. It may be shared by readers
-    of any states of the databases in one store, since SSTs never change.
+    `told` is called with the key of each SST before it is read. `cache` keeps what reads need again. Readers of any states of
+    the databases in one store may share it, since SSTs never change.
     """
 
     def __init__(self, store: ObjectStore, state: State, told: Told = lambda key: None, cache: Cache | None = None):

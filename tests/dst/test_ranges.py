@@ -59,7 +59,8 @@ def test_the_events_of_ranged_reads_are_well_formed_and_no_lies():
         events = played(reads, fate)
         assert [(e.op, e.condition, e.status, e.body) for e in events if e.op == "get_range"] == [
             ("get_range", "bytes=3-5", 206, b"345"), ("get_range", "bytes=8-98", 206, b"89"),
-            ("get_range", "bytes=10-10", 416, b""), ("get_range", "bytes=0-0", 404, b""), ("get_range", "bytes=0-8", 206, b"ab")]
+            ("get_range", "bytes=10-10", 416, b""), ("get_range", "bytes=0-0", 404, b""),
+            ("get_range", "bytes=0-8", 206, b"ab")]
         assert not convicted(events) and not any(malformed(e, KEYS) for e in events)
 
 

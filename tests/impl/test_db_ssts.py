@@ -249,8 +249,8 @@ def test_what_is_not_there_or_not_what_the_manifest_says_is_an_error():
             read()
 
 
-@pytest.mark.parametrize("wrong", [{"index_offset": 1 << 63}, {"index_len": 1 << 40}, {"filter_len": 1 << 40, "filter_offset": 9},
-                                   {"filter_offset": 1 << 43}, {"stats_offset": (1 << 64) - 1}, {"index_offset": 0},
+@pytest.mark.parametrize("wrong", [{"index_offset": 1 << 63}, {"index_len": 1 << 40},
+                                   {"filter_len": 1 << 40, "filter_offset": 9}, {"filter_offset": 1 << 43}, {"stats_offset": (1 << 64) - 1}, {"index_offset": 0},
                                    {"index_len": 0}, {"last_entry": b"key99999"}, {"filter_offset": 0}])
 def test_a_manifest_that_names_other_places_is_an_error_before_much_is_read(wrong):
     changed = Built(BIG.body, BIG.info._replace(**wrong))

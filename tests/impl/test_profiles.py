@@ -557,7 +557,8 @@ def test_the_s3_profiles_errors_are_those_of_the_s3_store(op, status, monkeypatc
         pytest.skip("nobody asked for it")
     monkeypatch.setattr(s3, "PAUSE_S", 0)
     store = S3Store(Answering(op, status), "bucket", ids=Ulids())
-    arguments = {"create": (b"",), "put": (b"",), "update": (b"", "1"), "get_range": (0, 9), "get_if_changed": ("1",)}.get(op, ())
+    arguments = {"create": (b"",), "put": (b"",), "update": (b"", "1"), "get_range": (0, 9),
+                 "get_if_changed": ("1",)}.get(op, ())
     raised = None
     try:
         asyncio.run(getattr(store, {"list": "list_page"}.get(op, op))("k", *arguments))

@@ -137,7 +137,8 @@ def test_what_is_not_there_is_not_found(stores):
         store = stores.open()
         await store.create("there/is", b"")
         for absent in ("nothing", "there", "there/is-not", "there/is/not"):
-            for read in (store.get(absent), store.head(absent), store.get_if_changed(absent, "1"), store.get_range(absent, 0, 9)):
+            for read in (store.get(absent), store.head(absent), store.get_if_changed(absent, "1"),
+                         store.get_range(absent, 0, 9)):
                 with pytest.raises(NotFound, match=absent):
                     await read
 
