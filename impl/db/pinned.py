@@ -7,7 +7,7 @@ bytes. A checkpoint is an update of the manifest, so a reader needs the right to
 from collections.abc import AsyncIterator
 
 from highwater.impl.db import wal
-from highwater.impl.db.cache import Cache
+from highwater.impl.db.cache import USUAL_BYTES, Cache
 from highwater.impl.db.merge import Shown
 from highwater.impl.db.reader import Reader, State
 from highwater.impl.db.rows import Row
@@ -52,9 +52,9 @@ class Snapshot:
 class DbReader:
     """A reader of one database. `open` it, take snapshots, then `close` it: it has tasks until then."""
 
-    def __init__(self, manifests: MetadataStore, root: str, options: Options = USUAL):
+    def __init__(self, manifests: MetadataStore, root: str, options: Options = USUAL, cache_bytes: int = USUAL_BYTES):
         self.pins = db_reader.DbReader(manifests, root, options, Form(wal.rows_of, size_of))
-        self.cache = Cache()  # of all snapshots
+        self.cache = Cache(cache_bytes)  # of all snapshots
 
     async def open(self, checkpoint: str | None = None) -> None:
         """Take a checkpoint, replay the WAL, and follow the writer. A given `checkpoint` is only read.
