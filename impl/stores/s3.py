@@ -135,10 +135,7 @@ class S3Store:
 
     async def get_range(self, key: str, start: int, end: int) -> Object:
         check_range(start, end)
-        found = await self._read(partial(self._fetch_range, key, start, end), **self._at(key), Range=f"bytes={start}-{end - 1}")
-        if found is None:
-            raise BeyondEnd(key)
-        return found
+        return await self._read(partial(self._fetch_range, key, start, end), **self._at(key), Range=f"bytes={start}-{end - 1}")
 
     async def get_if_changed(self, key: str, version: str) -> Object | None:
         return await self._read(self._fetch, **self._at(key), IfNoneMatch=version)
@@ -207,8 +204,9 @@ class S3Store:
         return {}, last, attempt > 0
 
     async def _read(self, call: Callable[..., Any], **request: Any) -> Any:
-        """Return the reply to a read, which is sent again if there is none; None for 304 and 416. Raises NotFound, Unavailable.
-        """
+        """Return the reply to a read, which is sent again if there is none; None for 304.
+
+        Raises NotFound, BeyondEnd, Unavailable."""
         last: Exception = AssertionError("there is a first attempt")
         for attempt in range(ATTEMPTS):
             await pause(attempt)
@@ -220,8 +218,10 @@ class S3Store:
                 last = error
             if verdict_of(last) is Verdict.REFUSED:
                 break
-        if status_of(last) in (304, 416):
+        if status_of(last) == 304:
             return None
+        if status_of(last) == 416 and "Range" in request:
+            raise BeyondEnd(request["Key"].removeprefix(self._prefix)) from last
         if status_of(last) == 404 and code_of(last) != "NoSuchBucket" and "Key" in request:
             if code_of(last) != "NoSuchKey":
                 await self._check_bucket()
