@@ -42,7 +42,7 @@ ANY = Rules()
 
 
 class Part(NamedTuple):
-    """What a reply has told of an object's bytes."""
+    """Bytes of an object, as a reply has told them."""
 
     start: int
     body: bytes  # the bytes from `start` on

@@ -47,7 +47,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "traces/damage/protocols": ({*REFINEMENT, "impl.layout", "impl.codecs", "traces.histories", "traces.damage"}, set()),
     "dst": ({"dst", "impl.errors", "impl.layout", "impl.stores.memory", "impl.world", "traces"}, set()),
     "dst/sim": ({"dst.run_spec", "dst.simulate", "dst.scenarios", "dst.world.faults"}, {"hypothesis"}),
-    "dst/world": ({"dst.sim", "impl.codecs", "impl.errors", "impl.stores.keys", "impl.world", "traces.event"}, set()),
+    "dst/world": ({"dst.sim", "impl.codecs", "impl.errors", "impl.stores.keys", "impl.stores.ranges", "impl.world", "traces.event"}, set()),
     "dst/scenarios": ({"dst.actors", "dst.scenario", "dst.scripts", "dst.sim", "dst.world", "impl", "traces",
                        "model.protocols"}, set()),
     "dst/scripts": ({"dst.script", "impl"}, set()),
