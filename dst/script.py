@@ -139,6 +139,9 @@ class Faulty:
     async def get(self, key: str) -> Object:
         return await self.asked("get", key, lambda: self.alone.real.get(key))
 
+    async def get_range(self, key: str, start: int, end: int) -> Object:
+        return await self.asked("get_range", key, lambda: self.alone.real.get_range(key, start, end))
+
     async def get_if_changed(self, key: str, version: str) -> Object | None:
         return await self.asked("get_if_changed", key, lambda: self.alone.real.get_if_changed(key, version))
 

@@ -25,6 +25,10 @@ class NotFound(Definite):
     """No object has this key (404)."""
 
 
+class BeyondEnd(Definite):
+    """The object has no byte where the range begins (416): it ends there, or before."""
+
+
 class AlreadyExists(Definite):
     """Create-if-absent found an object with this key (412 to PUT If-None-Match: *)."""
 

@@ -14,7 +14,7 @@ Kept = TypeVar("Kept", covariant=True)
 
 
 class Object(NamedTuple):
-    """An object as one GET saw it."""
+    """An object as one GET saw it, or a range of its bytes."""
 
     body: bytes
     version: str  # opaque: compare for equality only; hand it back to `update` and `get_if_changed`
@@ -67,6 +67,14 @@ class ObjectStore(Protocol):
 
     async def get(self, key: str) -> Object:
         """GET. Raises NotFound."""
+        ...
+
+    async def get_range(self, key: str, start: int, end: int) -> Object:
+        """GET with a Range: only the bytes from `start` up to before `end`, or up to the object's end if that comes first.
+
+        Version and time are those of the object, so ranges with equal versions are of equal objects. Raises NotFound,
+        BeyondEnd if the object has no byte at `start`, and ValueError unless 0 <= start < end.
+        """
         ...
 
     async def get_if_changed(self, key: str, version: str) -> Object | None:

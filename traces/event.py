@@ -6,6 +6,8 @@ docs/checking/event-format.md describes the fields and the rule for versions.
 """
 
 import json
+import re
+from functools import lru_cache
 from hashlib import blake2b
 from marshal import dumps
 from operator import itemgetter
@@ -25,12 +27,13 @@ class Event(NamedTuple):
     # applied | timeout | crash | told | refused. A refused request is never applied, and the client received an error status.
     # 403, 409 and 429 are definite errors: nothing was applied. A 503 to a mutation is indefinite.
     kind: str
-    op: str  # create update put get get_if_changed list delete head; for `told`: committed refused unknown failed read
+    # create update put get get_range get_if_changed list delete head; for `told`: committed refused unknown failed read
+    op: str
     key: str  # for a list: prefix
-    condition: str  # version named by the request; for a list: the key to begin after
-    status: int  # as HTTP: 200 204 304 404 412; of a refused request 403 409 429 503
+    condition: str  # version named by the request; for a list: the key to begin after; for a get_range: "bytes=0-99"
+    status: int  # as HTTP: 200 204 206 304 404 412 416; of a refused request 403 409 429 503
     version: str  # of the object, after the request
-    body: bytes  # sent by a put, received by a get
+    body: bytes  # sent by a put, received by a get or get_range
     keys: tuple[str, ...] = ()  # of a page; for `told`: what the call returned or raised (traces/calls.py)
     truncated: bool = False
     awaited: bool = True  # applied: its client still waits for the reply; timeout: it waited for it, and not for something else
@@ -59,7 +62,22 @@ def mark(fields: tuple) -> bytes:
     return found
 
 
+RANGE = re.compile(r"bytes=(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18})")
 EMPTY = Event(0, 0, "", "", "", "", "", 0, "", b"")
+
+
+def range_text(start: int, end: int) -> str:
+    """Return the condition of a `get_range` for the bytes from `start` up to before `end`: the header Range of HTTP."""
+    return f"bytes={start}-{end - 1}"
+
+
+@lru_cache(10_000)
+def range_of(condition: str) -> tuple[int, int] | None:
+    """Return the range that the condition of a `get_range` names, from its first byte up to before its end. None if it names
+    none, or no byte."""
+    match = RANGE.fullmatch(condition)
+    start, end = (int(match[1]), int(match[2]) + 1) if match else (0, 0)
+    return (start, end) if start < end else None
 
 
 def to_json(event: Event) -> str:

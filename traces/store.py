@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from highwater.traces.event import Event
+from highwater.traces.event import Event, range_of
 from highwater.traces.form import ANSWERS, PUTS, READS
 
 ABSENT = ""  # the version of an object that does not exist
@@ -41,6 +41,25 @@ class Rules(NamedTuple):
 ANY = Rules()
 
 
+class Part(NamedTuple):
+    """Bytes of an object, as a reply has told them."""
+
+    start: int
+    body: bytes  # the bytes from `start` on
+    last: bool  # no byte follows them
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.body)
+
+    def fits(self, other: "Part") -> bool:
+        """Return whether one object can have both."""
+        low, high = max(self.start, other.start), min(self.end, other.end)
+        if low < high and self.body[low - self.start:high - self.start] != other.body[low - other.start:high - other.start]:
+            return False
+        return not any(one.last and two.body and two.end > one.end for one, two in ((self, other), (other, self)))
+
+
 class Store(dict[str, Known]):
     """The objects of one trace's store: key -> version and content. Of a key that is missing here nothing is known, unless the
     beginning is known, or a page has told that it is absent."""
@@ -53,6 +72,7 @@ class Store(dict[str, Known]):
         self.usual = None if objects is None else NOTHING  # what is known of a key that is missing here,
         self.whole: list[tuple[str, str]] = []  # and is in none of these ranges, sorted: from one key up to before another
         self.contents: dict[tuple[str, str], bytes] = {}  # (key, version) -> content; key "" if no two objects share a version
+        self.parts: dict[tuple[str, str], tuple[Part, ...]] = {}  # the same of versions whose content is not known as a whole
         self.past: list[tuple[str, Known | None]] = []  # for each change the key, and what was there; if reads may lag
         for key, (version, body) in (objects or {}).items():
             self.contents["" if rules.versions else key, version] = body
@@ -67,7 +87,7 @@ class Store(dict[str, Known]):
         of = Store(self.rules)
         of.update(self)
         of.objects, of.usual, of.whole = self.objects, self.usual, self.whole
-        of.there, of.past, of.contents = [*self.there], [*self.past], {**self.contents}
+        of.there, of.past, of.contents, of.parts = [*self.there], [*self.past], {**self.contents}, {**self.parts}
         return of
 
     def judge(self, e: Event) -> str:
@@ -87,6 +107,8 @@ class Store(dict[str, Known]):
                 why = self._puts(op, key, condition, status, version, body, known)
             elif op == "delete":
                 why = self._deletes(key, status, known)
+            elif op == "get_range":
+                why = self._ranges(key, condition, status, version, body, known)
             else:
                 why = self._reads(op, key, condition, status, version, body, known)
         if why and self.rules.stale and op in READS:
@@ -108,7 +130,7 @@ class Store(dict[str, Known]):
         versions = self.rules.versions
         of = "" if versions else key, version
         before = self.contents.get(of)
-        if before is not None and (versions == "unique" or before != body):
+        if (before is not None and (versions == "unique" or before != body)) or not self._fits_parts(of, body):
             return f"version {version} was given before{' to another content' * (before != body)}"
         self.contents[of] = body
         self._change(key, known, version, body)
@@ -144,13 +166,40 @@ class Store(dict[str, Known]):
             return why
         of, content = ("" if self.rules.versions else key, version), body if status == 200 and op != "head" else None
         before = self.contents.get(of)
-        if None not in (content, before) and content != before:
+        if content is not None and ((before is not None and content != before) or not self._fits_parts(of, content)):
             return f"its content is not what version {version} was"
         if there in (None, SOME) or (had is None and content is not None):
             if content is not None:
                 self.contents[of] = content
             self._learn(key, known, version, before if content is None else content)
         return ""
+
+    def _ranges(self, key: str, condition: str, status: int, version: str, body: bytes, known: Known | None) -> str:
+        """Judge a range of an object's bytes. A 416 tells no version."""
+        asked, there = range_of(condition), None if known is None else known[0]
+        if asked is None:
+            return ""  # traces/form.py refuses it
+        version = (SOME if there is None else there) if status == 416 else version
+        why = misread(status, version, there) or (f"there is {shown(ABSENT)}" if status == 416 and there == ABSENT else "")
+        if why or status == 404:
+            if not why:
+                self._learn(key, known, ABSENT, b"")
+            return why
+        version = there if there and there != SOME else version
+        of = "" if self.rules.versions else key, version
+        content, parts = self.contents.get(of), self.parts.get(of, ())
+        part = Part(asked[0], body, len(body) < asked[1] - asked[0])
+        if not all(map(part.fits, parts if content is None else [Part(0, content, True)])):
+            return f"{condition} of version {version} is something else"
+        if content is None and version != SOME and part not in parts:
+            self.parts[of] = (*parts, part)
+        if there in (None, SOME):
+            self._learn(key, known, version, content)
+        return ""
+
+    def _fits_parts(self, of: tuple[str, str], content: bytes) -> bool:
+        """Return whether a version may have this content, as far as ranges have told of it."""
+        return of not in self.parts or all(map(Part(0, content, True).fits, self.parts[of]))
 
     # --- pages
 

@@ -252,7 +252,7 @@ class ClientStore:
     caches = False
 
     def __init__(self, run: Run, name: str):
-        for op in ("create", "update", "put", "get", "get_if_changed", "head", "list_page", "delete"):
+        for op in ("create", "update", "put", "get", "get_range", "get_if_changed", "head", "list_page", "delete"):
             setattr(self, op, partial(run.ask, name, op))
 
 

@@ -47,6 +47,7 @@ MACHINERY = (
     Allowed("traces/store.py", "cache", "span", PURE),
     Allowed("traces/recorded/access_log.py", "time", "from datetime import datetime", "reads the times in a log; in no run"),
     Allowed("traces/event.py", "cache", "MARKS", PURE),
+    Allowed("traces/event.py", "cache", "range_of", PURE),
     Allowed("traces/explain/explain.py", "frames", "failing, error", "told once, after the run"),
     Allowed("traces/histories/history.py", "cache", "updates_in", PURE),
     Allowed("traces/recorded/s3log.py", "cache", "NOTHING", "is never written to"),

@@ -79,7 +79,8 @@ class BusyIsExists:
 
     def __init__(self, inner: ObjectStore):
         self.inner, self.caches = inner, inner.caches
-        self.update, self.put, self.get, self.get_if_changed = inner.update, inner.put, inner.get, inner.get_if_changed
+        self.update, self.put, self.get, self.get_range = inner.update, inner.put, inner.get, inner.get_range
+        self.get_if_changed = inner.get_if_changed
         self.head, self.list_page, self.delete = inner.head, inner.list_page, inner.delete
 
     async def create(self, key: str, body: bytes) -> str:

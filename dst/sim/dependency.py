@@ -6,7 +6,7 @@ and a create that fails. tests/dst/test_strategies.py counts them.
 
 from highwater.dst.sim.kernel import Request
 
-READS = ("get", "get_if_changed", "head", "list")
+READS = ("get", "get_range", "get_if_changed", "head", "list")
 
 
 def dependent(one: Request, other: Request) -> bool:

@@ -19,7 +19,7 @@ from highwater.traces.event import Event
 
 TIMEOUT_MS = 200
 LATENCY_MS = 40  # from a client's request to its next: 1 to this, without faults
-READS = ("get", "get_if_changed", "head", "list")
+READS = ("get", "get_range", "get_if_changed", "head", "list")
 OPS = (*READS, "create", "update", "put", "delete")
 REFUSALS = {"refused": 503, "conflict": 409, "forbidden": 403}  # never applied; for a mutation only the 503 leaves doubt
 KINDS = len(FATES)

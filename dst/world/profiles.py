@@ -9,9 +9,17 @@ Success is 200, and 204 for a delete, for all stores, although some return 201 o
 
 from typing import NamedTuple
 
-from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, StoreError, Unavailable
+from highwater.impl.errors import (
+    AlreadyExists,
+    BeyondEnd,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    StoreError,
+    Unavailable,
+)
 
-READS = ("get", "get_if_changed", "head", "list")
+READS = ("get", "get_range", "get_if_changed", "head", "list")
 
 
 class Profile(NamedTuple):
@@ -105,8 +113,10 @@ def error_of(profile: Profile, op: str, status: int, key: str) -> StoreError | N
     store that lost some of its disks answers so for a change that the others have kept."""
     if 200 <= status < 300 or (op == "get_if_changed" and status == 304) or (op == "delete" and status == 404):
         return None
-    if status == 404 and op in ("get", "get_if_changed", "head"):
+    if status == 404 and op in ("get", "get_range", "get_if_changed", "head"):
         return NotFound(key)
+    if status == 416 and op == "get_range":
+        return BeyondEnd(key)
     if op == "create" and (status == 412 or status == profile.create_exists != profile.create_contended):
         return AlreadyExists(key)
     if op == "update" and status in (404, 412):

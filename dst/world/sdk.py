@@ -19,8 +19,8 @@ from highwater.dst.sim.choose import Choose
 from highwater.impl.errors import AlreadyExists, OutcomeUnknown, StoreError, Unavailable
 from highwater.impl.world import Clock, Entry, Object, ObjectStore, Page
 
-ANY = ("get", "get_if_changed", "head", "list", "create", "update", "put", "delete")
-SAFE = ("get", "get_if_changed", "head", "list")
+ANY = ("get", "get_range", "get_if_changed", "head", "list", "create", "update", "put", "delete")
+SAFE = ("get", "get_range", "get_if_changed", "head", "list")
 STEPS = 16  # number of possible pauses
 
 
@@ -79,6 +79,9 @@ class SdkStore:
 
     async def get(self, key: str) -> Object:
         return await self._ask("get", self.inner.get, key)
+
+    async def get_range(self, key: str, start: int, end: int) -> Object:
+        return await self._ask("get_range", self.inner.get_range, key, start, end)
 
     async def get_if_changed(self, key: str, version: str) -> Object | None:
         return await self._ask("get_if_changed", self.inner.get_if_changed, key, version)

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 from highwater.dst.sim.kernel import Request
 from highwater.dst.world.profiles import PROFILES, READS, S3, Profile, scaled
 from highwater.impl.stores.keys import check_key
+from highwater.impl.stores.ranges import check_range
 from highwater.impl.world import Entry, Object, Page
+from highwater.traces.event import range_of, range_text
 
 Answer = TypeVar("Answer")
 Asked = Generator[Request, Any, Answer]  # what a client awaits
@@ -30,7 +32,7 @@ class Reply(NamedTuple):
 
 
 Stored = tuple[Object, Entry, Reply]  # the last: the reply to a GET
-NO_CONTENT, NOT_FOUND = Reply(204), Reply(404)
+NO_CONTENT, NOT_FOUND, BEYOND_END = Reply(204), Reply(404), Reply(416)
 S3_IN_MS = scaled(S3, 1)  # a run lasts some seconds, so last_modified is exact to the millisecond
 
 
@@ -115,6 +117,8 @@ class SimulatedStore:
         version = answer.version
         if op == "head":
             return Reply(200, version, b"", entry)
+        if op == "get_range":
+            return ranged(answer, condition)
         if (self._unchanged if version == condition else self._form(version, condition)) == 304:
             return Reply(304, version)
         return reply
@@ -242,6 +246,14 @@ class SimulatedStore:
         return store
 
 
+def ranged(found: Object, condition: str) -> Reply:
+    """Return the reply to a GET of a range."""
+    asked = range_of(condition)
+    assert asked, condition
+    body = found.body[asked[0]:asked[1]]
+    return Reply(206, found.version, body, found._replace(body=body)) if body else BEYOND_END
+
+
 checked_key = lru_cache(50_000)(check_key)  # keys recur in many runs
 
 
@@ -292,6 +304,11 @@ class ClientStore:
     @coroutine
     def get(self, key: str) -> Asked[Object]:
         return (yield NEW(Request, ("get", key, b"", "")))
+
+    @coroutine
+    def get_range(self, key: str, start: int, end: int) -> Asked[Object]:
+        check_range(start, end)
+        return (yield NEW(Request, ("get_range", key, b"", range_text(start, end))))
 
     @coroutine
     def get_if_changed(self, key: str, version: str) -> Asked[Object | None]:

@@ -12,6 +12,7 @@ from highwater.admin.rows import row_of, shown_of, table_of
 from highwater.impl.codecs.sst_ids import is_ulid
 from highwater.impl.db.merge import shown, versions
 from highwater.impl.db.reader import Reader, State, latest_of, opened
+from highwater.impl.db.ssts import Ssts
 from highwater.impl.db.table import Table
 from highwater.impl.db.wal import ids_after
 from highwater.impl.errors import Definite, NotFound
@@ -57,15 +58,17 @@ async def of_sst(world: World, root: str, sst: str, rows: bool) -> AsyncIterator
     """Yield an SST of the database or of its parents, then its rows. Raises ValueError if it is not there."""
     if not is_ulid(sst):
         raise ValueError(f"SST {sst!r}: its id is a ULID, the name of its file without .sst")
-    keys = await keys_of(world, root, sst)
+    keys, ssts = await keys_of(world, root, sst), Ssts(world.store)
     for key in keys:
         try:
-            table = Table(key, (await world.store.get(key)).body)
+            end = await ssts.end_without_manifest(key)
         except NotFound:
             continue
-        yield table_of(table)
-        for row in table.rows() if rows else ():
-            yield row_of(row)
+        yield table_of(end.table)
+        if rows:
+            async for block in ssts.blocks_of(end):
+                for row in block:
+                    yield row_of(row)
         return
     raise ValueError(f"there is no SST {' and no '.join(keys)}")
 

@@ -74,7 +74,7 @@ def table_of(table: Table) -> dict[str, Any]:
     if stats and len(stats.blocks) == len(blocks):
         blocks = [block | counted._asdict() for block, counted in zip(blocks, stats.blocks)]
     first, last = info.first_entry, info.last_entry
-    return {"object": table.key, "bytes": len(table.body), "format": table.version, "wal": table.is_wal,
+    return {"object": table.key, "bytes": table.size_bytes, "format": table.version, "wal": table.is_wal,
             "codec": NAMES[info.compression], "first_key": None if first is None or table.is_wal else text_of(first),
             "last_key": None if last is None else text_of(last), "blocks": blocks, "info": plain(info._asdict()),
             "filter": bloom and {"probes": bloom.probes, "bits": 8 * len(bloom.bits)},

@@ -32,9 +32,14 @@ def admin() -> None:
 
 
 @app.command("inspect")
-def inspect_command(url: Url, as_json: Json = False) -> None:
-    """Show all metadata: manifest, checkpoints, SSTs, sorted runs, epochs, compactions, boundaries, WAL."""
+def inspect_command(url: Url, sst: Annotated[list[str] | None, typer.Option(
+        help="show only this SST: its blocks, filter and statistics; may be repeated")] = None, as_json: Json = False) -> None:
+    """Show all metadata: manifest, checkpoints, SSTs, sorted runs, epochs, compactions, boundaries, WAL. Or show an SST."""
     from highwater.admin import show as admin_show
+    from highwater.cli import db
+
+    if sst:
+        return db.dump_sst_command(url, sst, rows=False, as_json=as_json)
 
     database = asked(url, loaded)
     if as_json:

@@ -22,8 +22,8 @@ from highwater.dst.scenarios import stems
 from highwater.reports.page import ASSETS
 
 INPUTS = Path(__file__).with_name("cost.toml")
-COLOURS = {"list": "#d1495b", "get": "#edae49", "get_if_changed": "#8fc9a8", "head": "#9a8c98", "create": "#00798c",
-           "update": "#30638e", "put": "#003d5b", "delete": "#bbbbbb"}
+COLOURS = {"list": "#d1495b", "get": "#edae49", "get_range": "#f4d58d", "get_if_changed": "#8fc9a8", "head": "#9a8c98",
+           "create": "#00798c", "update": "#30638e", "put": "#003d5b", "delete": "#bbbbbb"}
 HEAD = ("protocol", "contention", "requests", "by kind", "conflicts", "round trips per conflict", "checks answered 304",
         "latency ms", "$ per million")
 BAR = 22  # height in pixels
@@ -40,6 +40,8 @@ def inputs_of(path: Path) -> Inputs:
     """Read prices and latencies from a TOML file. Refuses a file that lacks a kind of request or holds an invalid value."""
     try:
         read = tomllib.loads(path.read_text())
+        for table in read.values():
+            table.setdefault("get_range", table["get"])  # files of release 0.1 do not have it
         prices = {op: float(read["dollars_per_1000_requests"][op]) for op in COLOURS}
         latencies = {op: Latency(*map(float, read["latency_ms"][op])) for op in COLOURS}
     except (OSError, tomllib.TOMLDecodeError) as error:

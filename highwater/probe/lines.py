@@ -23,7 +23,7 @@ PROTOCOLS = tuple(NEEDS)
 OTHERS = {"conditional_delete": "DELETE If-Match", "copy_if_absent": "CopyObject If-None-Match",
           "upload_if_absent": "uploads in parts, completed If-None-Match",
           "unquoted_update": "PUT If-Match, the ETag without its quotes",
-          "reads_in_parts": "several GETs of one object, If-Match of its version",
+          "reads_in_parts": "several GETs of one object, of ranges of bytes, If-Match of its version",
           "any_key": "keys beyond ASCII, keys below keys"}
 
 
@@ -157,6 +157,24 @@ def get_stale(s: Asker) -> Found:
     version = s.put("k", b"1").version
     s.put("k", b"2")
     return judged(s.get("k", IfMatch=version), 412, True)
+
+
+def get_range(s: Asker) -> Found:
+    """A 200 with the whole object misleads no client that looks at the status."""
+    body = bytes(range(100))
+    version = s.put("k", body).version
+    saw: list[str] = []
+    for asked, first, end in (("bytes=10-19", 10, 20), ("bytes=90-199", 90, 100), ("bytes=0-0", 0, 1)):
+        answer = s.get("k", Range=asked)
+        right = body[first:end] if answer.status == 206 else body
+        if answer.done and (answer.body != right or answer.version != version):
+            return Found(UNSAFE, f"{asked} of 100 bytes: {answer} with {len(answer.body)} bytes that are not those")
+        saw.append(str(answer))
+    beyond = s.get("k", Range="bytes=100-109")
+    if beyond.status == 206 or (beyond.done and beyond.body != body):
+        return Found(UNSAFE, f"bytes=100-109 of 100 bytes: {beyond} with {len(beyond.body)} bytes")
+    return Found(PASS if [*saw, str(beyond.status)] == ["206", "206", "206", "416"] else DIFFERS,
+                 f"{', '.join(saw)}; beyond the end {beyond}")
 
 
 def delete_there(s: Asker) -> Found:
@@ -315,6 +333,7 @@ ONE_CLIENT = (
     Line("get_other_forms", "GET If-None-Match of its version as a weak one, or without its quotes", CACHE, get_other_forms),
     Line("missing", "GET and HEAD of what is not there", PROTOCOLS, missing),
     Line("get_stale", "GET If-Match of a version that it had", ("reads_in_parts",), get_stale),
+    Line("get_range", "GET Range inside, across and behind the end", ("reads_in_parts",), get_range),
     Line("delete_there", "DELETE", PROTOCOLS, delete_there),
     Line("delete_missing", "DELETE of what is not there", PROTOCOLS, delete_missing),
     Line("delete_current", "DELETE If-Match of the version that it has", ("conditional_delete",), delete_current),

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.db.cache import USUAL_BYTES, Cache
 from highwater.impl.db.log import form_of
 from highwater.impl.db.manifest import FIRST, Built, WrittenManifest, manifests_of, rows_in
 from highwater.impl.db.memtable import Memtable
@@ -59,6 +60,7 @@ class Options:
     poll_ms: int = 1000  # between two looks at the manifest; 0: none
     replay_flush: int | None = None  # WAL objects flushed at a time while they are replayed; None: all later
     attempts: int = 5  # of a request whose outcome stays unknown, or of a read without an answer
+    cache_bytes: int = USUAL_BYTES  # of filters, indexes and blocks that are kept for reads
     built: Built = field(default_factory=Built)
 
     def check(self) -> None:
@@ -68,6 +70,8 @@ class Options:
                 raise ValueError(f"{name} = {getattr(self, name)}: it must be at least 1")
         if self.manifest_version not in (1, 2):
             raise ValueError(f"manifest_version = {self.manifest_version}: give 1 or 2")
+        if self.cache_bytes < 0:
+            raise ValueError(f"cache_bytes = {self.cache_bytes}: give at least 0")
         if self.poll_ms < 0 or (self.replay_flush is not None and self.replay_flush < 1):
             raise ValueError(f"poll_ms = {self.poll_ms}, replay_flush = {self.replay_flush}: give a time of at least 0, and a "
                              "number of at least 1 or None")
@@ -107,6 +111,7 @@ class Db:
         self.manifests = manifests_of(world, root, options.manifest_version)
         self.wal: Wal
         self.memtable = Memtable()
+        self.cache = Cache(options.cache_bytes)
         self.seq = 0  # of the last batch that is shown
         self.tick_ms = 0  # the latest time of a row: times of rows never go back
         self.snapshots: list[Snapshot] = []
@@ -311,7 +316,7 @@ class Db:
 
     def _reader(self, span: Span) -> Reader:
         """Return a reader of what is there now, with the rows of the memtable in the span."""
-        return Reader(self.world.store, State(self.root, self.manifest, self.memtable.rows(span)))
+        return Reader(self.world.store, State(self.root, self.manifest, self.memtable.rows(span)), cache=self.cache)
 
     async def _again(self, read: Callable[[], Awaitable[Result]]) -> Result:
         """Return what a read returns. If an SST has been compacted and collected, look at the manifest, and read again."""

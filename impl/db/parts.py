@@ -80,18 +80,20 @@ def table_of(buffer: bytes, table: type, place: Place) -> Any:
         raise place.damaged(0, "table", str(error)) from None
 
 
-def info_of(body: bytes, key: str) -> tuple[SstInfo, int, int]:
-    """Return an SST's info, the version of its blocks, and the offset of info. Raises DamagedObject."""
-    end = len(body) - FOOTER.size
-    if end < CRC:
-        raise DamagedObject(key, 0, "footer", f"the object has {len(body)} bytes, fewer than a footer and a checksum")
-    offset, version = FOOTER.unpack_from(body, end)
+def info_of(body: bytes, key: str, start: int = 0) -> tuple[SstInfo, int, int]:
+    """Return an SST's info, the version of its blocks, and the offset of info. `body`: the object from byte `start` on.
+
+    Raises DamagedObject."""
+    size, end = start + len(body), start + len(body) - FOOTER.size
+    if end - start < CRC:
+        raise DamagedObject(key, start, "footer", f"the object has {size} bytes, fewer than a footer and a checksum")
+    offset, version = FOOTER.unpack_from(body, end - start)
     if version not in VERSIONS:
         raise DamagedObject(key, end + 8, "version", f"{version} is none that this release knows")
-    if offset > end - CRC:
-        raise DamagedObject(key, end, "offset of info", f"{offset:,} is beyond the object's {len(body):,} bytes")
+    if not start <= offset <= end - CRC:
+        raise DamagedObject(key, end, "offset of info", f"{offset:,} is not in bytes {start:,} to {size:,} of the object")
     place = Place(key, offset, "info")
-    info: SstInfo = table_of(payload_of(body[offset:end], place), SstInfo, place)
+    info: SstInfo = table_of(payload_of(body[offset - start:end - start], place), SstInfo, place)
     for name in ("index", "filter", "stats"):
         start, length = getattr(info, f"{name}_offset"), getattr(info, f"{name}_len")
         if start + length > offset:

@@ -7,6 +7,7 @@ bytes. A checkpoint is an update of the manifest, so a reader needs the right to
 from collections.abc import AsyncIterator
 
 from highwater.impl.db import wal
+from highwater.impl.db.cache import USUAL_BYTES, Cache
 from highwater.impl.db.merge import Shown
 from highwater.impl.db.reader import Reader, State
 from highwater.impl.db.rows import Row
@@ -27,11 +28,12 @@ def size_of(row: Row) -> int:
 class Snapshot:
     """A state that a reader has shown. End it, so that its checkpoint can go."""
 
-    def __init__(self, scan: Scan):
+    def __init__(self, scan: Scan, cache: Cache | None = None):
+        """`cache`: for what its reads need again."""
         view, of = scan.view, scan.reader
         self._scan, self._world = scan, of.manifests.world
         state = State(of.root, view.manifest, wal.table_of([row for table in view.tables for row in table.rows]))
-        self._reader = Reader(self._world.store, state)
+        self._reader = Reader(self._world.store, state, cache=cache)
 
     async def get(self, key: bytes) -> Shown | None:
         """Return what a key shows; None if it shows nothing. Raises CannotRead if the checkpoint was lost, DamagedObject."""
@@ -50,8 +52,9 @@ class Snapshot:
 class DbReader:
     """A reader of one database. `open` it, take snapshots, then `close` it: it has tasks until then."""
 
-    def __init__(self, manifests: MetadataStore, root: str, options: Options = USUAL):
+    def __init__(self, manifests: MetadataStore, root: str, options: Options = USUAL, cache_bytes: int = USUAL_BYTES):
         self.pins = db_reader.DbReader(manifests, root, options, Form(wal.rows_of, size_of))
+        self.cache = Cache(cache_bytes)  # of all snapshots
 
     async def open(self, checkpoint: str | None = None) -> None:
         """Take a checkpoint, replay the WAL, and follow the writer. A given `checkpoint` is only read.
@@ -66,4 +69,4 @@ class DbReader:
 
     def snapshot(self) -> Snapshot:
         """Begin to read what is shown now. Raises NotOpen."""
-        return Snapshot(self.pins.scan())
+        return Snapshot(self.pins.scan(), self.cache)

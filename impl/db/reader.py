@@ -3,7 +3,7 @@
 Nothing is written, so nothing keeps that state: a collector may delete an SST while it is read. Then the read fails, and says
 so. With a checkpoint that lasts, it cannot happen.
 
-An SST is one request: the seam reads whole objects. Of a run, one SST is in memory at a time.
+SSTs are read as far as a read needs them (impl/db/ssts.py). Of a run, one SST is read at a time.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -13,9 +13,10 @@ from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Run, Sst, View
 from highwater.impl.db import wal
+from highwater.impl.db.cache import Cache
 from highwater.impl.db.merge import Shown, Source, shown, versions
 from highwater.impl.db.rows import Row
-from highwater.impl.db.table import Table
+from highwater.impl.db.ssts import Ssts
 from highwater.impl.errors import Definite, NotFound
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.manifests.spans import Span, effective, in_run, meet
@@ -112,10 +113,15 @@ Told = Callable[[str], None]
 
 
 class Reader:
-    """Reads one state. `told` is called with the key of each SST before it is requested."""
+    """Reads one state.
 
-    def __init__(self, store: ObjectStore, state: State, told: Told = lambda key: None):
+    `told` is called with the key of each SST before it is read. `cache` keeps what reads need again. Readers of any states of
+    the databases in one store may share it, since SSTs never change.
+    """
+
+    def __init__(self, store: ObjectStore, state: State, told: Told = lambda key: None, cache: Cache | None = None):
         self.store, self.state, self.told = store, state, told
+        self.ssts, self.listed = Ssts(store, cache), state.ssts
 
     async def get(self, key: bytes, now_ms: int, seq: int | None = None) -> Shown | None:
         """Return what a key shows; None if it shows nothing. Rows after `seq` are left out. Raises DamagedObject, CannotRead.
@@ -135,9 +141,9 @@ class Reader:
         yield self.of_wal(span)
         for l0, runs in self.trees():
             for view in l0:
-                yield self.of_views([(view, effective(view, self.state.ssts))], span, key)
+                yield self.of_views([(view, effective(view, self.listed))], span, key)
             for run in runs:
-                yield self.of_views([*in_run(run.id, run.views, self.state.ssts)], span, key)
+                yield self.of_views([*in_run(run.id, run.views, self.listed)], span, key)
 
     def trees(self) -> Iterator[tuple[tuple[View, ...], tuple[Run, ...]]]:
         manifest = self.state.manifest
@@ -154,22 +160,16 @@ class Reader:
             both = meet(visible, span) if visible else None
             if both is None:
                 continue
-            table = await self.table(view.sst_id)
-            if key is not None and not table.may_contain(key):
-                continue
-            for rows in table.blocks(both.start, both.end):
-                yield within(rows, both)
-
-    async def table(self, sst: str) -> Table:
-        """Return an SST. Raises DamagedObject, and CannotRead if it is not there."""
-        key = self.state.key_of(sst)
-        self.told(key)
-        try:
-            body = (await self.store.get(key)).body
-        except NotFound:
-            raise CannotRead(f"{key}: it is missing; if a collector has just deleted it, read again, or read a "
-                             "checkpoint") from None
-        return Table(key, body, self.state.ssts[sst].info)
+            name, info = self.state.key_of(view.sst_id), self.listed[view.sst_id].info
+            self.told(name)
+            try:
+                if key is not None and not await self.ssts.may_contain(name, info, key):
+                    continue
+                async for rows in self.ssts.blocks(name, info, both, keep=key is not None):
+                    yield within(rows, both)
+            except NotFound:
+                raise CannotRead(f"{name}: it is missing; if a collector has just deleted it, read again, or read a "
+                                 "checkpoint") from None
 
 
 def within(rows: list[Row], span: Span) -> list[Row]:

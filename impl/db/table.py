@@ -1,12 +1,12 @@
 """Safety: the rows that a table returns are those of its object, in the order of its kind, or an error says what is wrong.
 
-A table is an SST or a WAL object whose bytes are in memory. The seam has no ranged read: an object is read whole, by one
-request. Blocks are checked and unpacked one by one, when they are asked for.
+A table is an SST or a WAL object. Its end is in memory: index, statistics and info; mostly the filter, too, and perhaps its
+blocks. Blocks are checked and unpacked one by one, when they are asked for. impl/db/ssts.py reads those that are not in memory.
 
 The rows of an SST ascend by key; the versions of one key descend by number. Those of a WAL object have the order of commits.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
@@ -21,10 +21,11 @@ from highwater.impl.db.rows import Row
 class Table:
     """The table in the object `key`. Raises DamagedObject, CodecMissing; so do its methods."""
 
-    def __init__(self, key: str, body: bytes, expected: SstInfo | None = None):
-        """`expected` is what a manifest says of it."""
-        self.key, self.body = key, body
-        self.info, self.version, self.info_offset = info_of(body, key)
+    def __init__(self, key: str, body: bytes, expected: SstInfo | None = None, start: int = 0):
+        """`expected` is what a manifest says of it. `body`: the object from byte `start` on, which is at most where the index
+        begins. What needs bytes before `start` must not be called: `block`, `blocks` and `rows`, and perhaps `bloom`."""
+        self.key, self.body, self.start = key, body, start
+        self.info, self.version, self.info_offset = info_of(body, key, start)
         if expected is not None and expected != self.info:
             raise DamagedObject(key, self.info_offset, "info", f"it is {self.info}, and the manifest says {expected}: the "
                                 "object is another one, or damaged")
@@ -43,8 +44,16 @@ class Table:
     def is_wal(self) -> bool:
         return self.info.sst_type == WAL
 
+    @property
+    def size_bytes(self) -> int:
+        """The length of the object."""
+        return self.start + len(self.body)
+
     def part(self, name: str, offset: int, length: int) -> tuple[bytes, Place]:
-        return content_of(self.body[offset:offset + length], self.info.compression, Place(self.key, offset, name))
+        at, place = offset - self.start, Place(self.key, offset, name)
+        if at < 0:
+            raise place.damaged(0, "place", "it is among the blocks, and should be behind them")
+        return content_of(self.body[at:at + length], self.info.compression, place)
 
     @cached_property
     def bloom(self) -> bloom.Bloom | None:
@@ -61,11 +70,19 @@ class Table:
         content, place = self.part("stats", self.info.stats_offset, self.info.stats_len)
         return table_of(content, Stats, place)
 
+    def place_of(self, number: int) -> tuple[int, int]:
+        """Return where a block begins and ends."""
+        return self.offsets[number], self.offsets[number + 1] if number + 1 < len(self.offsets) else self.end_of_blocks
+
     def block(self, number: int) -> list[Row]:
-        """Return the rows of a block, and check their order."""
-        start = self.offsets[number]
-        end = self.offsets[number + 1] if number + 1 < len(self.offsets) else self.end_of_blocks
-        content, place = self.part(f"block {number}", start, end - start)
+        """Return the rows of a block in memory, and check their order."""
+        assert not self.start, f"{self.key}: block {number} is not in memory"
+        start, end = self.place_of(number)
+        return self.decoded(number, self.body[start:end])
+
+    def decoded(self, number: int, part: bytes) -> list[Row]:
+        """Return the rows of a block whose bytes are `part`, and check their checksum and their order."""
+        content, place = content_of(part, self.info.compression, Place(self.key, self.offsets[number], f"block {number}"))
         rows = block.decode(content, self.version, place)
         (self.check_commits if self.is_wal else self.check_keys)(number, rows, place)
         return rows
@@ -91,13 +108,16 @@ class Table:
         if any(a > b for a, b in pairwise(seqs)) or (first and int.from_bytes(first, "big") > seqs[0]):
             raise place.damaged(0, "numbers of rows", f"{seqs[:3]} .. do not ascend from the index's {first!r}")
 
+    def numbers(self, start: bytes = b"", end: bytes | None = None) -> range:
+        """Return the numbers of the blocks that may have keys from `start` on and before `end`."""
+        if self.is_wal:
+            return range(len(self.offsets))
+        last = len(self.offsets) if end is None else max(1, bisect_left(self.first_keys, end))
+        return range(max(0, self.block_before(start)), min(last, len(self.offsets)))
+
     def blocks(self, start: bytes = b"", end: bytes | None = None) -> Iterator[list[Row]]:
-        """Yield the rows of each block that may have keys from `start` on and before `end`; no others are read."""
-        first = 0 if self.is_wal else max(0, self.block_before(start))
-        for number in range(first, len(self.offsets)):
-            if end is not None and not self.is_wal and number and self.first_keys[number] >= end:
-                return
-            yield self.block(number)
+        """Yield the rows of each block that may have keys from `start` on and before `end`; no others are unpacked."""
+        return map(self.block, self.numbers(start, end))
 
     def block_before(self, key: bytes) -> int:
         """Return the first block that may have `key`. Versions of one key may be in several blocks."""
@@ -116,7 +136,10 @@ class Table:
 
     def may_contain(self, key: bytes) -> bool:
         """Return False only if no row has the key: the filter, or the first and last key, exclude it."""
-        first, last = self.info.first_entry, self.info.last_entry
-        if not self.is_wal and ((first is not None and key < first) or (last is not None and key > last)):
-            return False
-        return self.bloom is None or self.bloom.may_contain(key)
+        return (self.is_wal or within_ends(self.info, key)) and (self.bloom is None or self.bloom.may_contain(key))
+
+
+def within_ends(info: SstInfo, key: bytes) -> bool:
+    """Return whether a key is from an SST's first key up to its last one, as far as info has them."""
+    first, last = info.first_entry, info.last_entry
+    return (first is None or key >= first) and (last is None or key <= last)

@@ -55,7 +55,7 @@ class MetadataOnly:
     def _refused(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("sequenced metadata is put only if absent, and read without condition")
 
-    put = update = get_if_changed = head = _refused
+    put = update = get_range = get_if_changed = head = _refused
 
 
 class SequencedStorage:

@@ -5,6 +5,7 @@ stores must not use CachedObjectStore.» This is such a store. Sequenced metadat
 that uses it anyway shows why.
 """
 
+from highwater.impl.stores.ranges import check_range, part_of
 from highwater.impl.world import Entry, Object, ObjectStore, Page
 
 
@@ -37,6 +38,10 @@ class CachingStore:
         if key not in self._kept:
             self._kept[key] = await self._inner.get(key)
         return self._kept[key]
+
+    async def get_range(self, key: str, start: int, end: int) -> Object:
+        check_range(start, end)
+        return part_of(await self.get(key), key, start, end)
 
     async def get_if_changed(self, key: str, version: str) -> Object | None:
         found = await self.get(key)

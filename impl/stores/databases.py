@@ -27,6 +27,9 @@ class LocalDatabases:
     async def get(self, key: str) -> Object:
         return await self._read.get(key)
 
+    async def get_range(self, key: str, start: int, end: int) -> Object:
+        return await self._read.get_range(key, start, end)
+
     async def get_if_changed(self, key: str, version: str) -> Object | None:
         return await self._read.get_if_changed(key, version)
 

@@ -26,8 +26,9 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple, TypeVar
 
-from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from highwater.impl.errors import AlreadyExists, BeyondEnd, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from highwater.impl.stores.keys import OWN_FOLDER, check_key, fault_of
+from highwater.impl.stores.ranges import check_range
 from highwater.impl.world import Entry, Object, Page
 
 Result = TypeVar("Result")
@@ -82,6 +83,10 @@ class LocalStore:
         found = await self._run(self._get, key)
         assert found is not None  # without a known version it is read
         return found
+
+    async def get_range(self, key: str, start: int, end: int) -> Object:
+        check_range(start, end)
+        return await self._run(self._get_range, key, start, end)
 
     async def get_if_changed(self, key: str, version: str) -> Object | None:
         return await self._run(self._get, key, version)
@@ -153,6 +158,18 @@ class LocalStore:
                 if version_of(found) == known_version:
                     return None
                 return Object(file.readall(), version_of(found), last_modified_ms(found))
+        except GONE:
+            raise NotFound(key) from None
+
+    def _get_range(self, key: str, start: int, end: int) -> Object:
+        """Read the range from one open descriptor, as `_get` does."""
+        try:
+            with open(self._path(key), "rb", buffering=0) as file:
+                found = os.fstat(file.fileno())
+                if start >= found.st_size:
+                    raise BeyondEnd(key)
+                return Object(read_range(file.fileno(), start, min(end, found.st_size)), version_of(found),
+                              last_modified_ms(found))
         except GONE:
             raise NotFound(key) from None
 
@@ -270,6 +287,15 @@ def write_temp(held: Held, body: bytes) -> str:
     if written.st_mtime_ns != stamp_ns:
         raise OSError(f"the file system of {held.temp} does not keep times to the nanosecond, so versions could repeat")
     return version_of(written)
+
+
+def read_range(fd: int, start: int, end: int) -> bytes:
+    """Return the bytes of an open file from `start` up to before `end`. One call may return fewer than it is asked for."""
+    parts: list[bytes] = []
+    while start < end and (part := os.pread(fd, end - start, start)):
+        parts.append(part)
+        start += len(part)
+    return b"".join(parts)
 
 
 def next_stamp_ns(lock_fd: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from highwater.impl.errors import AlreadyExists, NotFound, PreconditionFailed
 from highwater.impl.stores.keys import check_key
+from highwater.impl.stores.ranges import check_range, part_of
 from highwater.impl.world import Entry, Object, Page
 
 
@@ -54,6 +55,10 @@ class MemoryStore:
         check_key(key)
         with self._lock:
             return self._find(key)
+
+    async def get_range(self, key: str, start: int, end: int) -> Object:
+        check_range(start, end)
+        return part_of(await self.get(key), key, start, end)
 
     async def get_if_changed(self, key: str, version: str) -> Object | None:
         found = await self.get(key)

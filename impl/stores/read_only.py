@@ -11,7 +11,8 @@ class ReadOnly:
 
     def __init__(self, inner: ObjectStore):
         self.caches = inner.caches
-        self.get, self.get_if_changed, self.head, self.list_page = inner.get, inner.get_if_changed, inner.head, inner.list_page
+        self.get, self.get_range, self.get_if_changed = inner.get, inner.get_range, inner.get_if_changed
+        self.head, self.list_page = inner.head, inner.list_page
 
     async def _refused(self, key: str, *_: Any, **__: Any) -> Any:
         raise Unavailable(f"{key!r}: this store is open for reading only")

@@ -21,9 +21,11 @@ there, the DELETE may still not be over.
 import asyncio
 import os
 import random
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 import boto3
@@ -34,6 +36,7 @@ from botocore.parsers import ResponseParserError
 
 from highwater.impl.errors import (
     AlreadyExists,
+    BeyondEnd,
     Definite,
     ListingNeverEnds,
     NotFound,
@@ -43,10 +46,12 @@ from highwater.impl.errors import (
     Unavailable,
 )
 from highwater.impl.stores.keys import check_key, fault_of
+from highwater.impl.stores.ranges import check_range, part_of
 from highwater.impl.world import Entry, Ids, Object, Page
 
 PUT_ID = "highwater-put-id"  # the name of the user metadata that holds the id of a PUT
 ATTEMPTS = 4
+SENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")  # the header Content-Range
 PAUSE_S = 0.1  # the pause before the second attempt; it doubles with each further attempt
 FAILURES = (ClientError, BotoCoreError, ResponseParserError)  # all that boto3 raises if there is no good answer
 # These errors arise before a byte of the request is sent. After any other error without an answer the outcome is in doubt.
@@ -128,6 +133,10 @@ class S3Store:
     async def get(self, key: str) -> Object:
         return await self._read(self._fetch, **self._at(key))
 
+    async def get_range(self, key: str, start: int, end: int) -> Object:
+        check_range(start, end)
+        return await self._read(partial(self._fetch_range, key, start, end), **self._at(key), Range=f"bytes={start}-{end - 1}")
+
     async def get_if_changed(self, key: str, version: str) -> Object | None:
         return await self._read(self._fetch, **self._at(key), IfNoneMatch=version)
 
@@ -195,7 +204,9 @@ class S3Store:
         return {}, last, attempt > 0
 
     async def _read(self, call: Callable[..., Any], **request: Any) -> Any:
-        """Return the reply to a read, which is sent again if there is none; None for 304. Raises NotFound, Unavailable."""
+        """Return the reply to a read, which is sent again if there is none; None for 304.
+
+        Raises NotFound, BeyondEnd, Unavailable."""
         last: Exception = AssertionError("there is a first attempt")
         for attempt in range(ATTEMPTS):
             await pause(attempt)
@@ -209,6 +220,8 @@ class S3Store:
                 break
         if status_of(last) == 304:
             return None
+        if status_of(last) == 416 and "Range" in request:
+            raise BeyondEnd(request["Key"].removeprefix(self._prefix)) from last
         if status_of(last) == 404 and code_of(last) != "NoSuchBucket" and "Key" in request:
             if code_of(last) != "NoSuchKey":
                 await self._check_bucket()
@@ -223,6 +236,22 @@ class S3Store:
     def _fetch(self, **request: Any) -> Object:
         reply = self._client.get_object(**request)
         return Object(reply["Body"].read(), reply["ETag"], to_ms(reply["LastModified"]))
+
+    def _fetch_range(self, key: str, start: int, end: int, **request: Any) -> Object:
+        """Return a range. A server may ignore that it is asked for one, and send the whole object.
+
+        Raises BeyondEnd then, and Unavailable if another range has come.
+        """
+        reply = self._client.get_object(**request)
+        found = Object(reply["Body"].read(), reply["ETag"], to_ms(reply["LastModified"]))
+        if "ContentRange" not in reply:
+            return part_of(found, key, start, end)
+        sent = SENT_RANGE.fullmatch(reply["ContentRange"])
+        first, last, size = map(int, sent.groups()) if sent else (-1, -1, 0)
+        if (first, last + 1, len(found.body)) != (start, min(end, size), last + 1 - first):
+            raise Unavailable(f"{key!r}: asked for bytes {start:,} up to before {end:,}, and {len(found.body):,} bytes came as "
+                              f"{reply['ContentRange']!r}: the server does not send what it is asked for")
+        return found
 
     def _entries(self, reply: dict) -> Iterator[Entry]:
         for found in reply.get("Contents", ()):

@@ -47,8 +47,8 @@ class VerifiedStore:
                  silent: bool = False, attempts: int = 4, pause_ms: int = 100):
         self.inner, self.clock, self.put_id, self.kept, self.silent = inner, clock, put_id, kept, silent
         self.attempts, self.pause_ms, self.caches = attempts, pause_ms, inner.caches
-        self.get, self.get_if_changed, self.head = inner.get, inner.get_if_changed, inner.head
-        self.list_page, self.delete = inner.list_page, inner.delete
+        self.get, self.get_range, self.get_if_changed = inner.get, inner.get_range, inner.get_if_changed
+        self.head, self.list_page, self.delete = inner.head, inner.list_page, inner.delete
 
     async def create(self, key: str, body: bytes) -> str:
         return await self._resolved(AlreadyExists, key, body, lambda: self.inner.create(key, body))

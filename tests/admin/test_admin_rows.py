@@ -16,9 +16,11 @@ from highwater.gate.exits import BAD_INPUT, INCOMPLETE
 from highwater.impl.db.compression import SNAPPY
 from highwater.impl.db.rows import MERGE, TOMBSTONE, Row
 from highwater.impl.layout import Namespace, key_of_sst
-from highwater.impl.world import list_all
+from highwater.impl.stores.s3 import S3Store, connect
+from highwater.impl.world import Object, list_all
 from tests.support.slatedb.tables import database, id_of
 
+pytest_plugins = ["tests.support.stores.fixtures"]
 OLD = [Row(b"a", 1, value=b"1", create_ms=1_000), Row(b"b", 1, value=b"x" * 300), Row(b"\xff\\", 1, value=b"\0"), ]
 NEW = [Row(b"a", 3, MERGE, b"+"), Row(b"b", 2, TOMBSTONE), Row(b"c", 3, value=b"2", expire_ms=5_000)]
 
@@ -88,6 +90,13 @@ def test_dump_sst(folder):
     assert f"there is no SST {str(folder).lstrip('/')}/compacted/" in refused("dump-sst", folder, id_of(3))
 
 
+def test_inspect_shows_an_sst_as_dump_sst_does(folder):
+    for more in ((), ("--json",)):
+        result = CliRunner().invoke(app, ["admin", "inspect", str(folder), "--sst", id_of(2), "--sst", id_of(1), *more])
+        assert result.exit_code == 0 and result.output == run("dump-sst", folder, id_of(2), id_of(1), "--no-rows", *more)
+    assert "its id is a ULID" in CliRunner().invoke(app, ["admin", "inspect", str(folder), "--sst", "x"]).output
+
+
 def test_dump_wal(folder):
     said = run("dump-wal", folder)
     assert "1.sst: a fence, 0 bytes" in said and "block 0 at 0: numbers from 4" in said and "d = 3  seq 4" in said
@@ -120,6 +129,28 @@ def test_what_cannot_be_read_is_one_line(folder, tmp_path):
     log = folder.parent / Namespace("db", "wal").key(2)
     log.write_bytes(log.read_bytes()[:-1])
     assert "wal/00000000000000000002.sst: byte " in refused("scan", folder)
+
+
+def test_all_is_the_same_in_s3_where_ssts_are_read_by_ranges(folder, versitygw_stores, monkeypatch):
+    client, bucket = connect(versitygw_stores.url), versitygw_stores.bucket
+    for path in filter(Path.is_file, folder.rglob("*")):
+        client.put_object(Bucket=bucket, Key=f"some/db/{path.relative_to(folder)}", Body=path.read_bytes())
+    monkeypatch.setenv("AWS_ENDPOINT_URL", versitygw_stores.url)
+    whole, url = [], f"s3://{bucket}/some/db"
+    get = S3Store.get
+
+    async def noted(self: S3Store, key: str) -> Object:
+        whole.append(key)
+        return await get(self, key)
+
+    monkeypatch.setattr(S3Store, "get", noted)
+    for verb, *more in (("get", "a"), ("scan",), ("scan", "--versions", "--start", "b"), ("dump-sst", id_of(1)), ("dump-wal",)):
+        of_s3 = run(verb, url, *more, "--json").replace("some/db", str(folder).lstrip("/"))
+        assert of_s3 == run(verb, folder, *more, "--json"), verb
+    assert whole and not any("compacted" in key for key in whole)
+    assert "it is missing" in refused("scan", url, "--wal-url", f"s3://{bucket}/elsewhere")
+    client.delete_object(Bucket=bucket, Key=f"some/db/compacted/{id_of(1)}.sst")
+    assert "if a collector has just deleted it" in refused("scan", url)
 
 
 def test_nothing_is_changed(folder):

@@ -166,7 +166,7 @@ def befallen(fate: str, op: str) -> tuple[int, Exception | None]:
     kernel.resume = lambda client, incarnation, answer, error: told.append(error)
     client = Client("Writer#0")
     client.waiting = client.number = 1
-    client.request = Request(op, "k", b"1", "")
+    client.request = Request(op, "k", b"1", "bytes=0-9" if op == "get_range" else "")
     network._befall(fate, 1, client, client.incarnation, 1, client.request)
     kernel.run(10_000, 100)
     return len(applied), told[0]

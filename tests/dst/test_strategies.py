@@ -29,6 +29,7 @@ REQUESTS = st.one_of(
     st.builds(Request, st.sampled_from(["create", "put"]), st.sampled_from(KEYS), st.sampled_from(BODIES)),
     st.builds(Request, st.just("update"), st.sampled_from(KEYS), st.sampled_from(BODIES), st.sampled_from(VERSIONS)),
     st.builds(Request, st.sampled_from(["get", "head", "delete"]), st.sampled_from(KEYS)),
+    st.builds(Request, st.just("get_range"), st.sampled_from(KEYS), st.just(b""), st.sampled_from(["bytes=0-0", "bytes=1-9"])),
     st.builds(Request, st.just("get_if_changed"), st.sampled_from(KEYS), st.just(b""), st.sampled_from(VERSIONS)),
     st.builds(Request, st.just("list"), st.sampled_from(["m/", "n/"]), st.just(b""), st.sampled_from(["", *KEYS])))
 

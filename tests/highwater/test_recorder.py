@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import boto3
@@ -20,6 +21,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, ReadTimeoutError
 
+from highwater.impl.errors import BeyondEnd
 from highwater.impl.stores.s3 import S3Store, connect
 from highwater.impl.stores.system import Ulids
 from highwater.recorder.http import Chunked, Content, Malformed, framing_of_reply, framing_of_request, head_of
@@ -27,8 +29,10 @@ from highwater.recorder.rules import ACTIONS, PRESETS, VALUED, WHATS, BadRule, R
 from highwater.recorder.session import recording
 from highwater.servers import s3
 from highwater.traces.recorded import s3log
+from highwater.traces.recorded.machine import Machine
+from highwater.traces.recorded.orders import search
 from highwater.traces.recorded.s3log import EMPTY, Body, Listed, from_json, listing_of, named, read, to_json
-from highwater.traces.recorded.s3store import changes_of
+from highwater.traces.recorded.s3store import changes_of, steps_of
 
 pytest_plugins = ["tests.support.stores.fixtures"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -482,10 +486,21 @@ def test_the_store_of_ours_behind_it_is_the_store(session):
         version = await store.update("k", b"2", version)
         assert await store.get_if_changed("k", version) is None
         assert [entry.key for entry in (await store.list_page("")).entries] == ["k"]
+        await store.put("k", b"0123")
+        assert (await store.get_range("k", 1, 3)).body == b"12"
+        with pytest.raises(BeyondEnd):
+            await store.get_range("k", 4, 9)
         await store.delete("k")
 
     asyncio.run(case())
-    assert [r.status for r in session.settled()] == [200, 200, 304, 200, 204]
+    requests = session.settled()
+    assert [r.status for r in requests] == [200, 200, 304, 200, 200, 206, 416, 204]
+    assert (requests[5].conditions, requests[5].got_body.data) == ({"range": "bytes=1-2"}, b"12")
+    steps, _ = steps_of(requests)
+    assert search(steps, Machine(lambda change: None)).verdict == "complete"
+    lie = requests[5]._replace(got_body=Body(2, sha256(b"13").hexdigest(), b"13"))
+    steps, _ = steps_of([*requests[:5], lie, *requests[6:]])
+    assert "bytes=1-2 of version" in search(steps, Machine(lambda change: None)).refused[0][1].why
 
 
 # --- Connections

@@ -149,7 +149,7 @@ class Amiss:
     def update(self, key, body, version):
         return self.put(key, body, IfMatch=version)
 
-    def get(self, key, IfMatch=None, IfNoneMatch=None):
+    def get(self, key, IfMatch=None, IfNoneMatch=None, Range=None):
         if key not in self.objects:
             return Answer(self.amiss.get("missing", 404))
         body, metadata = self.objects[key]
@@ -158,6 +158,11 @@ class Amiss:
             return Answer(self.amiss.get("unchanged", 304), version)
         if IfMatch and IfMatch != version:
             return Answer(self.amiss.get("get_stale", 412), version)
+        if Range and "range" in self.amiss:
+            return Answer(*self.amiss["range"], body=body[:7])
+        if Range and not self.amiss.get("whole"):
+            first, last = map(int, Range.removeprefix("bytes=").split("-"))
+            return Answer(206, version, body[first:last + 1]) if first < len(body) else Answer(self.amiss.get("beyond", 416))
         return Answer(200, version, body, "", self.amiss.get("modified_ms", 0), metadata)
 
     head = get
@@ -192,6 +197,9 @@ CASES = [
     ("get_unchanged", {}, PASS), ("get_unchanged", {"unchanged": 200}, DIFFERS),
     ("get_unchanged", {"always_unchanged": True}, UNSAFE), ("missing", {}, PASS), ("missing", {"missing": 403}, DIFFERS),
     ("missing", {"missing": 200}, UNSAFE), ("get_stale", {}, PASS), ("get_stale", {"get_stale": 200}, UNSAFE),
+    ("get_range", {}, PASS), ("get_range", {"whole": True}, DIFFERS), ("get_range", {"beyond": 400}, DIFFERS),
+    ("get_range", {"beyond": 206}, UNSAFE), ("get_range", {"range": (206, '"v"')}, UNSAFE),
+    ("get_range", {"range": (200, "")}, UNSAFE), ("get_range", {"range": (501, "")}, DIFFERS),
     ("delete_there", {}, PASS), ("delete_there", {"keeps": True}, UNSAFE), ("version", {}, DIFFERS),
     ("version", {"one_version": True}, UNSAFE), ("metadata", {}, PASS), ("last_modified", {}, DIFFERS),
     ("list_order", {}, PASS), ("list_order", {"unordered": True}, UNSAFE), ("list_order", {"loses_the_last": True}, UNSAFE),

@@ -56,7 +56,7 @@ def test_a_snapshot_is_kept_while_its_ssts_and_wal_are_compacted_and_collected()
     world = world_of([FIRST], [SECOND, None, [Row(b"c", 4, value=b"4")]])
 
     async def work() -> None:
-        reader = DbReader(stores_of(world, "db")["manifest"], "db", OPTIONS)
+        reader = DbReader(stores_of(world, "db")["manifest"], "db", OPTIONS, cache_bytes=0)
         await reader.open()
         before = reader.snapshot()
         await world.store.create(Namespace("db", "wal").key(4), wal_of([Row(b"a", 5, TOMBSTONE)]).body)

@@ -17,7 +17,15 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from highwater.dst.world.profiles import PROFILES, READS, S3, Profile, error_of, scaled
 from highwater.dst.world.store import S3_IN_MS, Reply, SimulatedStore
-from highwater.impl.errors import AlreadyExists, Definite, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from highwater.impl.errors import (
+    AlreadyExists,
+    BeyondEnd,
+    Definite,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Unavailable,
+)
 from highwater.impl.stores import s3
 from highwater.impl.stores.s3 import S3Store
 from highwater.impl.stores.system import Ulids
@@ -545,11 +553,12 @@ class Answering:
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("status", STATUSES)
 def test_the_s3_profiles_errors_are_those_of_the_s3_store(op, status, monkeypatch):
-    if status == 304 and op in ("get", "head", "list"):
+    if status == 304 and op in ("get", "get_range", "head", "list"):
         pytest.skip("nobody asked for it")
     monkeypatch.setattr(s3, "PAUSE_S", 0)
     store = S3Store(Answering(op, status), "bucket", ids=Ulids())
-    arguments = {"create": (b"",), "put": (b"",), "update": (b"", "1"), "get_if_changed": ("1",)}.get(op, ())
+    arguments = {"create": (b"",), "put": (b"",), "update": (b"", "1"), "get_range": (0, 9),
+                 "get_if_changed": ("1",)}.get(op, ())
     raised = None
     try:
         asyncio.run(getattr(store, {"list": "list_page"}.get(op, op))("k", *arguments))
@@ -559,6 +568,7 @@ def test_the_s3_profiles_errors_are_those_of_the_s3_store(op, status, monkeypatc
 
 
 @pytest.mark.parametrize("name, op, status, error", [
+    ("s3", "get_range", 206, None), ("s3", "get_range", 416, BeyondEnd), ("s3", "get_range", 404, NotFound),
     ("s3", "create", 200, None), ("s3", "delete", 204, None), ("s3", "get_if_changed", 304, None),
     ("s3", "create", 412, AlreadyExists), ("s3", "create", 409, Unavailable), ("s3", "update", 409, Unavailable),
     ("azure", "create", 409, AlreadyExists), ("azure", "create", 412, AlreadyExists), ("azure", "update", 409, Unavailable),

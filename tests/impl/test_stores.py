@@ -13,7 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from highwater.impl.errors import AlreadyExists, Definite, Indefinite, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from highwater.impl.errors import (
+    AlreadyExists,
+    BeyondEnd,
+    Definite,
+    Indefinite,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Unavailable,
+)
 from highwater.impl.stores.cached import CachingStore
 from highwater.impl.stores.keys import OWN_FOLDER
 from highwater.impl.stores.local import LocalStore
@@ -128,7 +137,8 @@ def test_what_is_not_there_is_not_found(stores):
         store = stores.open()
         await store.create("there/is", b"")
         for absent in ("nothing", "there", "there/is-not", "there/is/not"):
-            for read in (store.get(absent), store.head(absent), store.get_if_changed(absent, "1")):
+            for read in (store.get(absent), store.head(absent), store.get_if_changed(absent, "1"),
+                         store.get_range(absent, 0, 9)):
                 with pytest.raises(NotFound, match=absent):
                     await read
 
@@ -146,6 +156,28 @@ def test_get_if_changed_gives_nothing_until_it_changes(stores):
         await store.delete("k")
         with pytest.raises(NotFound):
             await store.get_if_changed("k", second)
+
+    run(case())
+
+
+def test_a_range_is_that_part_of_the_object(stores):
+    async def case():
+        store, body = stores.open(), bytes(range(256)) * 3
+        version = await store.create("a/k", body)
+        whole = await store.get("a/k")
+        for start, end in ((0, 1), (0, 768), (5, 700), (767, 768), (100, 101), (700, 769), (0, 10**9), (767, 10**12)):
+            assert await store.get_range("a/k", start, end) == whole._replace(body=body[start:end]), (start, end)
+        for start in (768, 769, 10**12):
+            with pytest.raises(BeyondEnd, match="a/k"):
+                await store.get_range("a/k", start, start + 9)
+        for start, end in ((-1, 1), (1, 1), (2, 1), (0, 0)):
+            with pytest.raises(ValueError, match="bad range"):
+                await store.get_range("a/k", start, end)
+        later = await store.update("a/k", b"12", version)
+        assert (await store.get_range("a/k", 1, 9))[:2] == (b"2", later) and later != version
+        await store.put("a/k", b"")
+        with pytest.raises(BeyondEnd):
+            await store.get_range("a/k", 0, 1)
 
     run(case())
 
@@ -205,7 +237,8 @@ def test_a_bad_key_is_named(stores, key):
     async def case():
         store = stores.open()
         requests = [store.create(key, b""), store.update(key, b"", "1"), store.put(key, b""), store.delete(key)]
-        for request in [*requests, store.get(key), store.get_if_changed(key, "1"), store.head(key)]:
+        for request in [*requests, store.get(key), store.get_if_changed(key, "1"), store.head(key),
+                        store.get_range(key, 0, 1)]:
             with pytest.raises(ValueError, match="bad key") as raised:
                 await request
             assert repr(key) in str(raised.value)
@@ -398,17 +431,17 @@ def test_a_body_belongs_to_its_version(stores):
     bodies = {0: b"0"}
 
     async def look(store):
-        return await store.get("k"), await store.head("k")
+        return await store.get("k"), await store.head("k"), await store.get_range("k", 0, 100)
 
     async def act(store, number):
         bodies[number] = b"%d" % number + b" " * (20_000 if number % 2 else 0)
         numbers[await store.put("k", bodies[number])] = number
 
     order = []
-    for found, entry in watch(stores, look, act, 40 if stores.s3 else 300):
-        assert found.body == bodies[numbers[found.version]]
+    for found, entry, part in watch(stores, look, act, 40 if stores.s3 else 300):
+        assert found.body == bodies[numbers[found.version]] and part.body == bodies[numbers[part.version]][:100]
         assert entry.size_bytes == len(bodies[numbers[entry.version]])
-        order += [numbers[found.version], numbers[entry.version]]
+        order += [numbers[found.version], numbers[entry.version], numbers[part.version]]
     assert order == sorted(order) and len(set(order)) > 1
 
 
@@ -438,7 +471,7 @@ def test_caching_store_answers_from_memory_when_another_has_written(stores):
         await store.put("k", b"2")
         assert (await cached.get("k"))[:2] == (b"1", first)
         assert await cached.get_if_changed("k", first) is None
-        assert (await cached.get_if_changed("k", "another")).body == b"1"
+        assert (await cached.get_if_changed("k", "another")).body == (await cached.get_range("k", 0, 9)).body == b"1"
         second = await cached.put("k", b"3")
         assert (await cached.get("k"))[:2] == (b"3", second)
         third = await cached.update("k", b"4", second)

@@ -25,6 +25,7 @@ def test_a_key_names_a_database_and_an_object_in_it(tmp_path):
         version = await all_of.update(KEY, b"2", version)
         assert await all_of.get_if_changed(KEY, version) is None and (await all_of.head(KEY)).size_bytes == 1
         await all_of.put(KEY, b"333")
+        assert (await all_of.get_range(KEY, 1, 9)).body == b"33"
         await all_of.create("other/wal/1.sst", b"")
         assert [entry.key for entry in (await all_of.list_page("some/db/wal/")).entries] == [KEY]
         await all_of.delete(KEY)

@@ -10,6 +10,7 @@ import pytest
 
 from highwater.impl.errors import (
     AlreadyExists,
+    BeyondEnd,
     Definite,
     ListingNeverEnds,
     NotFound,
@@ -218,6 +219,7 @@ def reads_of(store, version: str) -> list:
     return [
         ("GET", lambda: store.get("k")),
         ("GET", lambda: store.get_if_changed("k", version)),
+        ("GET", lambda: store.get_range("k", 1, 30_000)),
         ("HEAD", lambda: store.head("k")),
         ("GET", lambda: store.list_page("")),
     ]
@@ -235,6 +237,29 @@ def test_s3_a_read_is_sent_again_a_few_times(lossy, answer):
             lossy.proxy.next(method, *[Fate(answer=answer)] * s3.ATTEMPTS)
             with pytest.raises(Unavailable):
                 run(read())
+
+
+def test_s3_a_server_that_sends_another_range_is_noticed(s3_stores):
+    """One ignores the header, and sends the whole object; others send too little, too much, or from another place."""
+    client, asked = connect(s3_stores.url), {}
+
+    def change(params: dict, **_: object) -> None:
+        params["headers"] |= asked
+        if not asked["Range"]:
+            del params["headers"]["Range"]
+
+    client.meta.events.register("before-call.s3.GetObject", change)
+    store = S3Store(client, s3_stores.bucket, ids=Ulids())
+    run(store.put("k", b"0123456789"))
+    asked["Range"] = ""
+    assert run(store.get_range("k", 3, 6)).body == b"345" and run(store.get_range("k", 8, 99)).body == b"89"
+    with pytest.raises(BeyondEnd):
+        run(store.get_range("k", 10, 11))
+    for asked["Range"] in ("bytes=3-4", "bytes=3-6", "bytes=2-5", "bytes=0-9"):
+        with pytest.raises(Unavailable, match="does not send what it is asked for"):
+            run(store.get_range("k", 3, 6))
+    asked["Range"] = "bytes=3-5"
+    assert run(store.get_range("k", 3, 6)).body == b"345"
 
 
 def test_s3_no_server_is_definite(s3_stores, monkeypatch):

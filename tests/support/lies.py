@@ -45,6 +45,12 @@ def told_falsely(e: Event, objects: Objects, history: dict[str, list[tuple[str, 
         yield "a delete that finds nothing", {"status": 404}
     elif e.op in ("get", "get_if_changed", "head"):
         yield from reads(e, there, history, gone)
+    elif e.op == "get_range" and e.status == 206:
+        yield "a 404 to get_range for what is there", gone
+        yield "a 416 to get_range for what is there", {**gone, "status": 416}
+        yield "other bytes in a range", {"body": bytes([e.body[0] ^ 1, *e.body[1:]])}
+        if len(e.body) > 1:
+            yield "a range cut short", {"body": e.body[:-1]}
 
 
 def reads(e: Event, there: tuple[str, bytes] | None, history: dict, gone: dict) -> Iterator[tuple[str, dict]]:

@@ -51,7 +51,9 @@ def test_what_we_write_is_accepted(stem):
 
 
 @pytest.mark.parametrize("fields", [GOOD, TOLD, {**GOOD, "kind": "timeout", "status": 0, "version": "", "pending": True},
-                                    {**GOOD, "kind": "refused", "status": 403, "version": ""}, {**GOOD, "v": 1}])
+                                    {**GOOD, "kind": "refused", "status": 403, "version": ""}, {**GOOD, "v": 1},
+                                    {**GOOD, "op": "get_range", "status": 206, "condition": "bytes=0-99", "body": "b"},
+                                    {**GOOD, "op": "get_range", "status": 416, "condition": "bytes=7-7", "version": ""}])
 def test_an_event_is_accepted_and_read(fields):
     assert VALID.is_valid(fields) and is_read(fields)
 
@@ -64,7 +66,9 @@ def test_both_refuse_a_wrong_type_or_name(wrong):
 
 
 @pytest.mark.parametrize("wrong", [
-    {"kind": "done"}, {"op": "patch"}, {"request": 0}, {"status": 500}, {"pending": True}, {"op": "update"}, {"client": ""}])
+    {"kind": "done"}, {"op": "patch"}, {"request": 0}, {"status": 500}, {"pending": True}, {"op": "update"}, {"client": ""},
+    {"op": "get_range", "status": 206}, {"op": "get_range", "status": 206, "condition": "0-99"},
+    {"op": "get_range", "status": 206, "condition": "bytes=01-2"}])
 def test_the_schema_refuses_what_no_store_does(wrong):
     """Our reader leaves these to the mapping, which refuses them at the event."""
     assert not VALID.is_valid({**GOOD, **wrong})

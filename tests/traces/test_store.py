@@ -43,6 +43,10 @@ def changed(key: str, condition: str, status: int = 200, version: str = "", body
     return applied("get_if_changed", key, status, version, body, condition)
 
 
+def ranged(key: str, first: int, last: int, status: int = 206, version: str = "", body: bytes = b"") -> Event:
+    return applied("get_range", key, status, version, body, f"bytes={first}-{last}")
+
+
 def page(keys: str, after: str = "", more: bool = False, prefix: str = "p/") -> Event:
     return applied("list", prefix, keys=keys, condition=after, more=more)
 
@@ -66,6 +70,11 @@ TRUTHS: list[tuple[Event, ...]] = [
     (update("p/2", "c", 404, body=b"new"), page("p/1 p/3")),
     (changed("p/1", "a", 304, "a"),), (changed("p/1", 'W/"a"', 304, "a"),), (changed("p/1", "c", 200, "a", b"one"),),
     (changed("p/2", "c", 404),),
+    (ranged("p/1", 0, 1, version="a", body=b"on"),),
+    (ranged("p/1", 2, 9, version="a", body=b"e"), get("p/1", 200, "a", b"one")),
+    (ranged("p/1", 3, 9, 416), ranged("p/1", 0, 99, version="a", body=b"one")), (ranged("p/2", 0, 0, 404), page("p/1 p/3")),
+    (ranged("p/3", 1, 2, version="c", body=b"hr"), ranged("p/3", 1, 3, version="c", body=b"hre"),
+     update("p/3", "c", 200, "x", b"new"), ranged("p/3", 1, 2, version="x", body=b"ew")),
     (applied("delete", "p/2", 204),), (page("p/1", more=True), page("p/3", after="p/1")), (page("", prefix="q/"),),
     (page("p/1 p/3", prefix=""),), (page("p/3", after="p/2"),), (page("", after="p/3"),), (page("p/1 p/3", after="a"),),
 ]
@@ -85,6 +94,14 @@ LIES: list[tuple[str, tuple[Event, ...]]] = [  # part of the message, the events
     ("there is nothing", (GONE, get("p/1", 200, "a", b"one"))),
     ("and not version z", (applied("head", "p/1", version="z"),)),
     ("there is version a", (applied("head", "p/1", 404),)),
+    ("bytes=1-2 of version a is something else", (ranged("p/1", 1, 2, version="a", body=b"no"),)),
+    ("bytes=1-2 of version a is something else", (ranged("p/1", 1, 2, version="a", body=b"n"),)),
+    ("bytes=1-2 of version a is something else", (ranged("p/1", 1, 2, 416),)),
+    ("bytes=3-4 of version a is something else", (ranged("p/1", 3, 4, version="a", body=b"e"),)),
+    ("and not version z", (ranged("p/1", 1, 2, version="z", body=b"ne"),)),
+    ("there is version a", (ranged("p/1", 1, 2, 404),)),
+    ("there is nothing", (ranged("p/2", 1, 2, version="a", body=b"ne"),)),
+    ("there is nothing", (GONE, ranged("p/1", 3, 4, 416))),
     ("it asks whether version a has changed", (changed("p/1", "a", 200, "a", b"one"),)),
     ("it asks whether version c has changed", (changed("p/1", "c", 304, "a"),)),
     ("there is version a, and not version c", (changed("p/1", "c", 304, "c"),)),
@@ -135,6 +152,16 @@ def test_lies_are_told_with_the_request_the_answer_and_what_is_there(why, events
     ("p/1, which is not there", (get("p/1", 404), page("p/1"))),
     ("there is nothing", (page("p/2", after="p/1", more=True), page("p/2"), applied("create", "p/9", 412))),
     ("given before", (applied("put", "x", version="a", body=b"1"), applied("put", "x", version="a", body=b"2"))),
+    ("is something else", (ranged("x", 0, 2, version="a", body=b"abc"), ranged("x", 1, 3, version="a", body=b"cde"))),
+    ("is something else", (ranged("x", 0, 4, version="a", body=b"abc"), ranged("x", 3, 4, version="a", body=b"d"))),
+    ("is something else", (ranged("x", 0, 2, version="a", body=b"abc"), ranged("x", 2, 2, 416))),
+    ("its content is not what", (ranged("x", 0, 1, version="a", body=b"ab"), get("x", 200, "a", b"acd"))),
+    ("its content is not what", (ranged("x", 1, 5, version="a", body=b"b"), get("x", 200, "a", b"abc"))),
+    ("of version a is something else", (get("x", 200, "a", b"ab"), ranged("x", 1, 1, version="a", body=b"a"))),
+    ("there is version a", (ranged("x", 1, 1, version="a", body=b"b"), applied("head", "x", version="b"))),
+    ("there is an object", (ranged("x", 1, 1, 416), get("x", 404))),
+    ("there is nothing", (ranged("x", 1, 1, 404), get("x", 200, "a", b"1"))),
+    ("given before", (ranged("x", 0, 0, version="a", body=b"1"), applied("put", "x", version="a", body=b"2"))),
 ])
 def test_what_is_not_known_is_learned(why, events):
     assert why in told(Store(), *events)
@@ -148,6 +175,10 @@ def test_what_is_not_known_is_learned(why, events):
     (applied("put", "x", version="1", body=b"1"), applied("put", "y", version="1", body=b"2")),  # each key may count for itself
     (update("x", "a", 200, "b"),), (update("x", "a", 404), get("x", 200, "b", b"1")),
     (applied("create", "x", 412), update("x", "a", 412), update("x", "b", 200, "c")),
+    (ranged("x", 0, 1, version="a", body=b"ab"), ranged("x", 2, 4, version="a", body=b"cde"), ranged("x", 9, 9, 416),
+     ranged("x", 0, 9, version="a", body=b"abcdef"), get("x", 200, "a", b"abcdef")),
+    (ranged("x", 0, 1, version="a", body=b"ab"), applied("put", "x", version="b", body=b"x"),
+     ranged("x", 0, 1, version="b", body=b"x")),
 ])
 def test_what_is_not_known_is_not_guessed(events):
     assert told(Store(), *events) == ""

@@ -1,6 +1,7 @@
 """Logs of foreign programs: facts about a store from its responses, and guards, each of which is seen to fail."""
 
 import re
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +280,27 @@ def test_what_has_no_answer_has_some_version():
     fails(read(read(log(), "one", "digest of 1"), "two", "digest of 2"), "store")
     passes(log(conditions={"if-match": "one"}).ask("B", "HEAD", "x", version="two"))
     fails(read(log(), "one", "digest of 1").ask("B", "PUT", "x", conditions={"if-match": "zero"}), "store")
+
+
+def test_a_range_is_that_part_of_what_its_version_was():
+    """It is no whole content, and several ranges in one reply are not judged."""
+    def log(asked: str, got: bytes, version: str = "one", status: int = 206) -> Log:
+        log = Log().ask("A", "PUT", "x", version="one")
+        log.requests[-1] = log.requests[-1]._replace(sent_body=Body(4, sha256(b"0123").hexdigest(), b"0123"))
+        log.ask("B", "GET", "x", status, version=version, conditions={"range": asked})
+        log.requests[-1] = log.requests[-1]._replace(got_body=Body(len(got), sha256(got).hexdigest(), got))
+        return log.ask("B", "GET", "x", 206, version="one", conditions={"range": "bytes=9-9"})
+
+    for asked, got in (("bytes=1-2", b"12"), ("bytes=1-9", b"123"), ("bytes=2-", b"23"), ("bytes=-3", b"123"),
+                       ("bytes=-9", b"0123")):
+        passes(log(asked, got))
+        fails(log(asked, got[:-1]), "store")
+        fails(log(asked, b"x" * len(got)), "store")
+        fails(log(asked, got, "two"), "store")
+    fails(log("bytes=1-2", b"12", status=200), "store")
+    passes(log("bytes=0-0,2-2", b"--parts--"))
+    unread = Log().ask("A", "GET", "x", 206, version="one", conditions={"range": "bytes=0-1"})
+    passes(unread.ask("A", "GET", "x", version="one", body=b"012"))
 
 
 def test_what_has_one_version_has_one_content():

@@ -16,8 +16,10 @@ from highwater.traces.explain.causes import AT_REST, REFUSALS, Cause, History, c
 from highwater.traces.refine import STUTTER, Effect, Failure, Match, Refiner
 
 LAST = 12  # events shown before the failing one
-REQUESTS = {"create": "put {} if absent", "update": "put {} over the version read", "get_if_changed": "get {} if changed"}
-REPLIES = {304: "not changed", 404: "not there", 412: "condition failed", 429: "too many requests", 503: "unavailable"}
+REQUESTS = {"create": "put {} if absent", "update": "put {} over the version read", "get_if_changed": "get {} if changed",
+            "get_range": "get a part of {}"}
+REPLIES = {304: "not changed", 404: "not there", 412: "condition failed", 416: "no such bytes", 429: "too many requests",
+           503: "unavailable"}
 
 
 class Row(NamedTuple):

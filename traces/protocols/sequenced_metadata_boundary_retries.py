@@ -38,7 +38,7 @@ from highwater.traces.protocols.sequenced_metadata_boundary import Trace, decode
 from highwater.traces.refine import STUTTER, Failure, Match, Refiner
 
 GIVES_UP = ("CreateConflict", "LoseReply")
-READS = ("get", "get_if_changed", "head", "list")
+READS = ("get", "get_range", "get_if_changed", "head", "list")
 
 
 def find_own(c: Constants, me: int, s: Shared, w: Writer) -> Iterator:

@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any, NamedTuple
 
 from highwater.traces.recorded.orders import NEVER, Refusal, Step
@@ -17,6 +17,7 @@ from highwater.traces.recorded.s3log import Body, Request, field
 from highwater.traces.store import ABSENT, SOME, misread, same, shown
 
 Key = tuple[str, str]  # bucket, key
+RANGE = re.compile(r"bytes=(\d*)-(\d*)")  # one range; several are answered as one body with parts
 OBJECT = re.compile(r"<Object>(.*?)</Object>", re.DOTALL)
 ERROR = re.compile(r"<Error>(.*?)</Error>", re.DOTALL)  # the error of one key in a DELETE of many keys
 READS = ("get", "head", "list")
@@ -132,6 +133,8 @@ class Store:
                 return wrong(request, f"its content is not what version {version} was")
             if body is None:
                 self.put(self.bodies, (key, request.version), request.got_body)
+        elif status == 206 and (body := self.bodies.get((key, known or version))) and not in_range(request, body):
+            return wrong(request, f"{request.conditions['range']} of version {version} is something else")
         return None
 
     def conditional(self, request: Request, known: str | None) -> Refusal | None:
@@ -212,6 +215,19 @@ class Store:
 def differ(a: Body, b: Body) -> bool:
     """Return whether two bodies are known to differ."""
     return "" not in (a.sha256, b.sha256) and a.sha256 != b.sha256
+
+
+def in_range(request: Request, body: Body) -> bool:
+    """Return whether the reply to a GET with a Range may be that part of an object; True if the log does not tell."""
+    asked = RANGE.fullmatch(request.conditions.get("range", ""))
+    if asked is None or asked[0] == "bytes=-" or body.data is None or not request.got_body.sha256:
+        return True
+    first, last = asked[1], asked[2]
+    if not first:
+        part = body.data[-int(last):] if int(last) else b""
+    else:
+        part = body.data[int(first):int(last) + 1 if last else None]
+    return sha256(part).hexdigest() == request.got_body.sha256
 
 
 def asked_for(request: Request) -> str | None:

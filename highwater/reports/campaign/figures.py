@@ -44,7 +44,7 @@ POINTS = 200  # of a curve
 PHASES = {"timeout": ("applied", "later", "never"), "crash": ("applied", "later", "never"), "503": ("never",),
           "409": ("never",), "403": ("never",)}  # fault -> the phases that its request can have
 OF_MUTATIONS = ("409", "429")  # reads get neither answer: they do not conflict, and are not limited
-READS = ("get", "get_if_changed", "head", "list")
+READS = ("get", "get_range", "get_if_changed", "head", "list")
 
 
 class Cell(NamedTuple):

@@ -11,7 +11,7 @@ LOST = "lost"  # applied, or refused by its condition; no reply
 NEVER = "never"  # not applied; no reply
 LATE = "late"  # not applied yet; no reply; `arrive` applies it
 REFUSED = "refused"  # not applied, and the reply says so
-METHODS = ("create", "update", "put", "get", "get_if_changed", "head", "list_page", "delete")
+METHODS = ("create", "update", "put", "get", "get_range", "get_if_changed", "head", "list_page", "delete")
 
 
 class Faulty:
