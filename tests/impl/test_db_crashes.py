@@ -108,7 +108,7 @@ def test_a_crash_after_any_change_loses_nothing_that_was_acknowledged():
 
 def test_two_thousand_crash_points():
     points = 0
-    for seed in range(1, 16):
+    for seed in range(1, 22):
         batches = batches_of(60, seed)
         states = states_of(batches)
         points += len(states)
