@@ -14,12 +14,11 @@ gets FencedInDoubt, and has ended.
 
 from typing import Any, NamedTuple
 
-from highwater.impl.codecs.codec import Codec
 from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb import compactions as compactions_slatedb
 from highwater.impl.codecs.slatedb.compactions import Compactions
-from highwater.impl.codecs.slatedb.manifest import ManifestCodec
+from highwater.impl.codecs.slatedb.manifest import SameVersion
 from highwater.impl.codecs.slatedb.tables import COMPLETED, FAILED, RUNNING, Compaction, Sst, Tiered, Worker
 from highwater.impl.db import claims, compaction, tiers
 from highwater.impl.db.compaction import Form
@@ -55,10 +54,10 @@ class Options(NamedTuple):
 USUAL = Options()
 
 
-def stores_of(world: World, root: str, codec: Codec | None = None) -> Stores:
-    """Return the two sequences of a database, as its compactor uses them. `codec`: of the manifests; V2 is written without."""
+def stores_of(world: World, root: str) -> Stores:
+    """Return the two sequences of a database, as its compactor uses them. The manifest keeps its version."""
     return Stores(
-        MetadataStore(world, Namespace(root, "manifest"), codec or ManifestCodec(), Policies(epoch="compactor_epoch")),
+        MetadataStore(world, Namespace(root, "manifest"), SameVersion(), Policies(epoch="compactor_epoch")),
         MetadataStore(world, Namespace(root, "compactions"), compactions_slatedb,
                       Policies(epoch="compactor_epoch", spare_checkpoints=False)))
 
@@ -82,15 +81,12 @@ class DbCompactor(Compactor):
     async def open(self) -> int:
         """Open the compactor; return its epoch. The compactions file is made if there is none.
 
-        Raises HasSegments, NewerFields, CannotHold, InvalidFile, NotInitialized, DatabaseDestroyed, before it has changed
-        anything; and what the protocol raises.
+        Raises HasSegments, NewerFields, InvalidFile, NotInitialized and DatabaseDestroyed, before anything has changed; and
+        what the protocol raises.
         """
-        manifest = (await self.stores.manifest.current()).value
-        self.check(manifest)
+        self.check((await self.stores.manifest.current()).value)
         await self.stores.compactions.initialise(Compactions())
-        listed = (await self.stores.compactions.current()).value
-        for store, value in zip(self.stores, (manifest, listed)):
-            store.codec.encode(value)  # refused is what could not be written again
+        compactions_slatedb.encode((await self.stores.compactions.current()).value)  # refuses what cannot be written again
         return await super().open()
 
     async def compact_once(self) -> Compaction | None:
@@ -198,13 +194,13 @@ class DbCompactor(Compactor):
 
 # --- the process
 
-async def run(world: World, root: str, options: Options = USUAL, codec: Codec | None = None, most: int | None = None) -> None:
+async def run(world: World, root: str, options: Options = USUAL, most: int | None = None) -> None:
     """Compact a database until this is cancelled, or for `most` polls.
 
     When the store fails, it goes on at the next poll, with a warning. Raises FencedInDoubt once another compactor has taken
     over, and what else `compact_once` raises: an operator has to look at that.
     """
-    compactor, polls = DbCompactor(stores_of(world, root, codec), root, options), 0
+    compactor, polls = DbCompactor(stores_of(world, root), root, options), 0
     while most is None or polls < most:
         try:
             if not compactor.epoch:

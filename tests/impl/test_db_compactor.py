@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highwater.impl.codecs.destroyed import SOFT, Mark
-from highwater.impl.codecs.manifest import CannotHold, Manifest
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb import compactions as compactions_slatedb
 from highwater.impl.codecs.slatedb.compactions import Compactions
 from highwater.impl.codecs.slatedb.header import InvalidFile, closed
-from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.codecs.slatedb.tables import (
     COMPACTED,
     COMPLETED,
@@ -435,12 +434,9 @@ def test_options_that_make_no_sense_are_refused(options):
 # --- databases that are not compacted, and the process
 
 @pytest.mark.parametrize(("fields", "error"), [
-    ({"segments": (Segment(b"p"),)}, HasSegments), ({"initialized": False}, NotInitialized),
-    ({"wal_object_store_uri": "memory:///"}, CannotHold)])
+    ({"segments": (Segment(b"p"),)}, HasSegments), ({"initialized": False}, NotInitialized)])
 def test_what_it_cannot_compact_is_refused_before_anything_changes(fields, error):
-    codec = ManifestCodec(Phase.WRITE_V1) if error is CannotHold else ManifestCodec()
-    store, manifest = database(ROWS)
-    asyncio.run(store.put(Namespace("db", "manifest").key(1), codec.encode(manifest._replace(**fields))))
+    store, _ = database(ROWS, **fields)
     compacting = DbCompactor(stores_of(alone(store), "db"), "db")
     with pytest.raises(error):
         asyncio.run(compacting.open())
