@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from random import Random
 
 import pytest
@@ -53,7 +54,7 @@ from tests.impl.test_impl_manifest_compactions import Died, Interrupted
 from tests.support.slatedb.layers import Clock, Layers, Noted, check_layers, every_row, layers, reads
 from tests.support.slatedb.tables import database, id_of
 
-SEED = 5
+SEED = 45  # of a database whose life is three compactions: of L0, of the rest of L0, and of all runs
 MOST = 50  # compactions of one database
 PIN_MS = 900_000
 
@@ -75,8 +76,7 @@ async def current(of: Layers) -> tuple[Manifest, Compactions]:
 
 
 async def shown(of: Layers, manifest: Manifest) -> dict:
-    return reads(await every_row(of.store, manifest), of.manifest.recent_snapshot_min_seq, of.manifest.last_l0_seq,
-                 of.clock.now)
+    return reads(await every_row(of.store, manifest), of.manifest.recent_snapshot_min_seq, of.manifest.last_l0_seq)
 
 
 async def well(of: Layers, before: dict) -> Manifest:
@@ -193,7 +193,6 @@ LIFE = Options(scheduler=Tiers(2, 3, 1e9), form=Form(60, block_size=64, min_filt
 
 
 async def begun() -> Layers:
-    """A database in which a life is three compactions: of L0, of the rest of L0, and of runs; a part is a parent's."""
     return await layers(Random(SEED))
 
 
@@ -206,14 +205,17 @@ async def life(of: Layers, store=None) -> list[Compaction]:
     return done
 
 
-async def counted() -> int:
-    of = await begun()
-    counting = Interrupted(of.store, 0, "")
-    assert len(await life(of, counting)) == 3 and of.manifest.external_dbs and len(of.manifest.compacted) > 1
-    return counting.requests
+@cache
+def requests() -> range:
+    """The requests of a life, one after another."""
+    async def counted() -> int:
+        of = await begun()
+        counting = Interrupted(of.store, 0, "")
+        done = await life(of, counting)
+        assert [bool(one.spec.l0_view_ids) for one in done] == [True, True, False] and of.manifest.external_dbs
+        return counting.requests
 
-
-REQUESTS = asyncio.run(counted())
+    return range(1, asyncio.run(counted()) + 1)
 
 
 @pytest.mark.parametrize("what", ["before", "after", "lost"])
@@ -237,7 +239,7 @@ def test_it_may_die_at_any_request_and_the_next_one_finishes(what):
         await well(of, before)
         return len(done)
 
-    lives = [asyncio.run(case(at)) for at in range(1, REQUESTS + 1)]
+    lives = [asyncio.run(case(at)) for at in requests()]
     assert set(lives) == ({3} if what == "lost" else {0})
 
 
@@ -258,7 +260,7 @@ def test_another_one_may_take_over_at_any_request():
         manifest = await well(of, before)
         assert manifest.compactor_epoch == 2 and len(manifest.l0) + len(manifest.compacted) == 1
 
-    for at in range(1, REQUESTS + 1):
+    for at in requests():
         asyncio.run(case(at))
 
 
@@ -270,7 +272,7 @@ async def collected_meanwhile(at: int) -> None:
 
 
 def test_a_collector_may_work_at_any_request():
-    for at in range(1, REQUESTS + 1):
+    for at in requests():
         asyncio.run(collected_meanwhile(at))
 
 
@@ -422,13 +424,15 @@ def test_no_run_joins_a_tier_that_is_full():
     assert pick(manifest, Tiers(max_compaction_sources=9)).sorted_runs == (20, 18, 16, 14)
 
 
-@pytest.mark.parametrize("options", [
-    Options(scheduler=Tiers(5, 4)), Options(scheduler=Tiers(0)), Options(scheduler=Tiers(1, 1)),
-    Options(scheduler=Tiers(include_size_threshold=0.5)), Options(form=Form(0)), Options(form=Form(compression_codec=9)),
-    Options(pin_ms=-1), Options(poll_interval_ms=-1)])
-def test_options_that_make_no_sense_are_refused(options):
-    with pytest.raises(ValueError):
-        DbCompactor(stores_of(alone(None), "db"), "db", options)
+@pytest.mark.parametrize(("options", "says"), [
+    (Options(scheduler=Tiers(5, 4)), "min_compaction_sources is 5"), (Options(scheduler=Tiers(0)), "min_compaction_sources is 0"),
+    (Options(scheduler=Tiers(1, 1)), "max_compaction_sources is 1"),
+    (Options(scheduler=Tiers(include_size_threshold=0.5)), "include_size_threshold is 0.5"),
+    (Options(form=Form(0)), "max_sst_size is 0"), (Options(form=Form(compression_codec=9)), "compression_codec is 9"),
+    (Options(pin_ms=-1), "pin_ms is -1"), (Options(poll_interval_ms=-1), "poll_interval_ms -1")])
+def test_options_that_make_no_sense_are_refused(options, says):
+    with pytest.raises(ValueError, match=says):
+        DbCompactor(stores_of(alone(MemoryStore()), "db"), "db", options)
 
 
 # --- databases that are not compacted, and the process

@@ -128,10 +128,10 @@ async def every_row(store, manifest: Manifest) -> dict[bytes, list[Row]]:
     return {rows[0].key: rows async for rows in versions(reader.sources(ALL))}
 
 
-def reads(rows: dict[bytes, list[Row]], first: int, last: int, now_ms: int) -> dict[tuple[bytes, int, int], Shown]:
+def reads(rows: dict[bytes, list[Row]], first: int, last: int) -> dict[tuple[bytes, int, int], Shown]:
     """What each key shows at each number that is kept, now and when all that expires has expired."""
     found = {(key, seq, at): shown(of, at, seq) for key, of in rows.items() for seq in range(first, last + 1)
-             for at in (now_ms, now_ms + LATER_MS)}
+             for at in (START_MS, START_MS + LATER_MS)}
     return {place: one for place, one in found.items() if one}
 
 
