@@ -95,7 +95,8 @@ class DbCompactor(Compactor):
         Raises FencedInDoubt: this instance has ended. Raises what `open` raises, CannotRead, DamagedObject, TwoRows and
         Malformed. After these it may be called again, and continues where it was.
         """
-        return await self.compact(self._merge) or None
+        done: Any = await self.compact(self._merge)
+        return done or None
 
     def check(self, manifest: Manifest) -> None:
         """Check that the database may be compacted. Raises what `open` raises."""
@@ -118,11 +119,11 @@ class DbCompactor(Compactor):
             await self._end(one)
         return job
 
-    async def _merge(self, job: Compaction) -> None:
+    async def _merge(self, job: Any) -> None:
         """Upload the outputs, and record them in the claim."""
         if self.outputs is None:
             self.outputs = await compaction.compacted(
-                self.world, self.root, self.base, job.spec, self.options.form, lambda: minted(self.world.ids, job.id))
+                self.world, self.root, self.base, tiered(job), self.options.form, lambda: minted(self.world.ids, job.id))
         outputs = self.outputs
         await self.stores.compactions.update_recognised(
             lambda c: self.has_outputs(c, job, outputs),
@@ -185,11 +186,17 @@ class DbCompactor(Compactor):
         return claims.refusal(manifest, job)
 
     def is_applied(self, manifest: Manifest, job: Compaction) -> bool:
-        return claims.is_applied(manifest, job.spec, self.outputs)  # pyright: ignore[reportArgumentType]  # picked: no Drain
+        return claims.is_applied(manifest, tiered(job), self.outputs)
 
     def with_result(self, manifest: Manifest, job: Compaction) -> Manifest:
         assert self.outputs is not None, "they are uploaded before the result is put"
-        return claims.with_result(manifest, job.spec, self.outputs)  # pyright: ignore[reportArgumentType]  # picked: no Drain
+        return claims.with_result(manifest, tiered(job), self.outputs)
+
+
+def tiered(job: Compaction) -> Tiered:
+    """Return the inputs and the destination of a compaction that was picked."""
+    assert isinstance(job.spec, Tiered), "any other is refused"
+    return job.spec
 
 
 # --- the process

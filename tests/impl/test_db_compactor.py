@@ -349,7 +349,7 @@ def left_with(compactions: Sequence[Compaction], **fields) -> tuple[World, DbCom
 
 
 def all_done(compacting: DbCompactor) -> tuple[list[Compaction], Manifest, list[Compaction]]:
-    """What a compactor does, the manifest then, and what is listed."""
+    """Let a compactor work; return what it did, the manifest then, and what is listed."""
     async def work():
         await compacting.open()
         done = []

@@ -129,7 +129,7 @@ async def every_row(store, manifest: Manifest) -> dict[bytes, list[Row]]:
 
 
 def reads(rows: dict[bytes, list[Row]], first: int, last: int) -> dict[tuple[bytes, int, int], Shown]:
-    """What each key shows at each number that is kept, now and when all that expires has expired."""
+    """Show each key at each number that is kept, now and when all that expires has expired."""
     found = {(key, seq, at): shown(of, at, seq) for key, of in rows.items() for seq in range(first, last + 1)
              for at in (START_MS, START_MS + LATER_MS)}
     return {place: one for place, one in found.items() if one}
