@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.codecs.slatedb.tables import Sst, Tiered, View
+from highwater.impl.codecs.slatedb.tables import Sst, Tiered
 from highwater.impl.db.build import BLOCK_BYTES, LEAST_FILTERED, VERSION, sst_of
 from highwater.impl.db.claims import is_bottom
 from highwater.impl.db.compression import NAMES
@@ -82,10 +82,11 @@ def sources(world: World, root: str, manifest: Manifest, spec: Tiered) -> list[S
     """Return the rows of each input, as far as they are visible."""
     reader = Reader(world.store, State(root, manifest, []))
     ssts = reader.state.ssts
-    inputs: list[list[tuple[View, Span | None]]] = [
-        [(view, effective(view, ssts))] for view in manifest.l0 if view.id in spec.l0_view_ids]
-    inputs += [[*in_run(run.id, run.views, ssts)] for run in manifest.compacted if run.id in spec.sorted_runs]
-    return [reader.of_views(views, EVERYTHING, None) for views in inputs]
+    l0 = [reader.of_views([(view, effective(view, ssts))], EVERYTHING, None)
+          for view in manifest.l0 if view.id in spec.l0_view_ids]
+    runs = [reader.of_views([*in_run(run.id, run.views, ssts)], EVERYTHING, None)
+            for run in manifest.compacted if run.id in spec.sorted_runs]
+    return [*l0, *runs]
 
 
 async def uploaded(world: World, root: str, sst: str, body: bytes) -> str:

@@ -407,7 +407,7 @@ def test_what_the_manifest_does_not_allow_is_over(spec, status, ends, says):
 
 
 def test_two_views_with_one_id_are_compacted_together():
-    """As unions of releases up to 0.17 have them (docs/findings.md): whatever names one of them names both."""
+    """Unions of releases up to 0.17 have such views (docs/operating/findings.md). What names one of them names both."""
     twice = tuple(View(id_of(7 if i in (1, 4) else i), id_of(i)) for i in (5, 4, 3, 2, 1))
     spec = Tiered((), (), (id_of(7),), b"", 0)
     world, compacting = left_with([Compaction(THEIRS, spec, SUBMITTED)], l0=twice)

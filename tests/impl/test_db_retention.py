@@ -1,4 +1,4 @@
-"""Which versions of a key stay: every history of up to three versions, at every number that is kept, at the bottom or not."""
+"""Versions of a key that stay: of every history of up to three, at every number that is kept, at the bottom or not."""
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
