@@ -123,8 +123,8 @@ def test_a_released_compactor_finishes_what_ours_has_left(release, peer, databas
 
     ours(database, dies)
     assert listed(database) == [status]
-    settings = compacting(release) | {"compactor_options.worker_heartbeat_timeout": "1s"}
-    peer.open(path=database.path, merging=True, settings=settings if release == "0.17.0" else compacting(release))
+    settings = compacting(release) | {"compactor_options.worker_heartbeat_timeout": "1s"}  # of ours, which is dead
+    peer.open(path=database.path, merging=True, settings=settings)
     until(lambda: all(one in (COMPLETED, FAILED) for one in listed(database)))
     filled(peer, "b", 6)
     until(lambda: listed(database) == [COMPLETED])
