@@ -126,6 +126,12 @@ def with_result(manifest: Manifest, spec: Tiered, outputs: Sequence[Sst]) -> Man
                            for of in manifest.external_dbs))
 
 
+def inputs(manifest: Manifest, spec: Tiered) -> tuple[tuple[View, ...], tuple[Run, ...]]:
+    """Return the views of L0 and the runs that a compaction merges, as far as the manifest has them."""
+    return (tuple(view for view in manifest.l0 if view.id in spec.l0_view_ids),
+            tuple(run for run in manifest.compacted if run.id in spec.sorted_runs))
+
+
 def is_bottom(manifest: Manifest, spec: Tiered) -> bool:
     """Return whether the destination is the oldest run once the inputs are gone, so that no older version is anywhere else."""
     return all(run.id > spec.destination for run in manifest.compacted if run.id not in spec.sorted_runs)

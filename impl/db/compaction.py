@@ -10,7 +10,7 @@ from typing import NamedTuple
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import Sst, Tiered
 from highwater.impl.db.build import BLOCK_BYTES, LEAST_FILTERED, VERSION, sst_of
-from highwater.impl.db.claims import is_bottom
+from highwater.impl.db.claims import inputs, is_bottom
 from highwater.impl.db.compression import NAMES
 from highwater.impl.db.merge import Source, versions
 from highwater.impl.db.reader import Reader, State
@@ -82,11 +82,9 @@ def sources(world: World, root: str, manifest: Manifest, spec: Tiered) -> list[S
     """Return the rows of each input, as far as they are visible."""
     reader = Reader(world.store, State(root, manifest, []))
     ssts = reader.state.ssts
-    l0 = [reader.of_views([(view, effective(view, ssts))], EVERYTHING, None)
-          for view in manifest.l0 if view.id in spec.l0_view_ids]
-    runs = [reader.of_views([*in_run(run.id, run.views, ssts)], EVERYTHING, None)
-            for run in manifest.compacted if run.id in spec.sorted_runs]
-    return [*l0, *runs]
+    l0, runs = inputs(manifest, spec)
+    return [*(reader.of_views([(view, effective(view, ssts))], EVERYTHING, None) for view in l0),
+            *(reader.of_views([*in_run(run.id, run.views, ssts)], EVERYTHING, None) for run in runs)]
 
 
 async def uploaded(world: World, root: str, sst: str, body: bytes) -> str:

@@ -183,7 +183,9 @@ class DbCompactor(Compactor):
         return f"compaction {job.id}"
 
     def missing(self, manifest: Manifest, job: Compaction) -> str:
-        return claims.refusal(manifest, job)
+        """Return why the inputs are not those that were merged; "" if they are. A run may be another one with the same id."""
+        merged, there = claims.inputs(self.base, tiered(job)), claims.inputs(manifest, tiered(job))
+        return claims.refusal(manifest, job) or ("" if merged == there else "one of them has been replaced since it was merged")
 
     def is_applied(self, manifest: Manifest, job: Compaction) -> bool:
         return claims.is_applied(manifest, tiered(job), self.outputs)

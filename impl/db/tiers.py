@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import Sst, Tiered, View
+from highwater.impl.manifests.spans import effective
 
 
 class Tiers(NamedTuple):
@@ -34,7 +35,7 @@ USUAL = Tiers()
 
 
 def pick(manifest: Manifest, tiers: Tiers = USUAL) -> Tiered | None:
-    """Return the next compaction; None if there are too few sources.
+    """Return the next compaction; None if there are too few sources. Raises Malformed.
 
     L0 comes first: its oldest SSTs become a run with the next id. They wait if that run would be similar to those below it, and
     these are `max_compaction_sources` already.
@@ -57,8 +58,8 @@ def pick(manifest: Manifest, tiers: Tiers = USUAL) -> Tiered | None:
 
 
 def size_of(view: View, ssts: dict[str, Sst]) -> int:
-    """Return the size in bytes of the blocks of the SST that a view shows, whatever part of it is visible."""
-    return ssts[view.sst_id].info.filter_offset
+    """Return the size in bytes of the blocks of the SST that a view shows, whatever part of it is visible. Raises Malformed."""
+    return ssts[view.sst_id].info.filter_offset if effective(view, ssts) else 0
 
 
 def oldest_of(l0: Sequence[View], most: int) -> Sequence[View]:

@@ -20,7 +20,7 @@ request writes to both. A compactor may disappear between any two requests, so w
   another one.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.json import compactions as compactions_json
@@ -184,9 +184,8 @@ class Compactor:
         def applied(m: Manifest) -> bool | InputMissing | Unpinned:
             if self.is_applied(m, job):
                 return True
-            missing = self.missing(m, job)
-            if missing:
-                return InputMissing(f"claimed is {list(job)}, but {missing} is not in L0")
+            if missing := self.missing(m, job):
+                return InputMissing(f"claimed is {list(job)}, but {missing}")
             return bool(self.pin_ms) and not self.is_pinned(m, job) and Unpinned(f"{list(job)} is not pinned")
 
         await self.stores.manifest.update_recognised(applied, lambda _, m: self.with_result(m, job), epoch=self.epoch)
@@ -228,9 +227,10 @@ class Compactor:
     def is_pinned(self, manifest: Manifest, job: Job) -> bool:
         return any(one.name == self.name_of_pin(job) for one in manifest.checkpoints)
 
-    def missing(self, manifest: Manifest, job: Job) -> Sequence[Any]:
-        """Return the inputs that the manifest does not have."""
-        return [sst for sst in job if sst not in manifest.l0]
+    def missing(self, manifest: Manifest, job: Job) -> str:
+        """Return which inputs the manifest does not have; "" if it has all."""
+        missing = [sst for sst in job if sst not in manifest.l0]
+        return f"{missing} is not in L0" if missing else ""
 
     def is_applied(self, manifest: Manifest, job: Job) -> bool:
         """Return whether the manifest has the result of the compaction."""

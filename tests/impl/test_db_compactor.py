@@ -35,8 +35,10 @@ from highwater.impl.codecs.slatedb.tables import (
     Worker,
 )
 from highwater.impl.db import claims, compaction, compactor, tiers
+from highwater.impl.db import db as writer
 from highwater.impl.db.compaction import Form, uploaded
 from highwater.impl.db.compactor import DbCompactor, Options, run, stores_of
+from highwater.impl.db.db import Db
 from highwater.impl.db.reader import CannotRead
 from highwater.impl.db.retention import retained
 from highwater.impl.db.rows import MERGE, TOMBSTONE, Row
@@ -50,9 +52,10 @@ from highwater.impl.protocols.checkpoints import NotInitialized
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, with_mark
 from highwater.impl.protocols.manifest_compactions import InputMissing
 from highwater.impl.stores.memory import MemoryStore
+from highwater.impl.stores.system import SystemClock, Ulids
 from highwater.impl.world import World
 from tests.impl.test_impl_manifest_compactions import Died, Interrupted
-from tests.support.slatedb.layers import Clock, Layers, Noted, check_layers, every_row, layers, reads
+from tests.support.slatedb.layers import KEYS, Clock, Layers, Noted, check_layers, every_row, layers, reads
 from tests.support.slatedb.tables import database, id_of
 
 SEED = 45  # of a database whose life is three compactions: of L0, of the rest of L0, and of all runs
@@ -417,6 +420,64 @@ def test_two_views_with_one_id_are_compacted_together():
     assert [one.spec.l0_view_ids for one in done] == [(id_of(7), id_of(3), id_of(2), id_of(7))]
     rows = asyncio.run(every_row(world.store, manifest))
     assert [row.seq for row in rows[b"a"]] == [5, 4] and len(rows) == 6  # 5 is in L0, and 4 the newest of the run
+
+
+def test_a_run_that_was_replaced_after_it_was_merged_is_not_dropped():
+    """No compactor does that. An operator may, who writes a manifest by hand."""
+    runs = tuple(Run(i, (View(id_of(90 + i), id_of(i)),)) for i in (2, 1))
+    spec = Tiered((), (2, 1), (), b"", 1)
+    world, compacting = left_with([Compaction(THEIRS, spec, SUBMITTED)], compacted=runs, l0=())
+
+    async def work() -> None:
+        await compacting.open()
+        real = compacting._pin
+
+        async def replaced(job) -> None:
+            await real(job)
+            await stores_of(world, "db").manifest.update(
+                lambda _, m: m._replace(compacted=(Run(2, (View(id_of(99), id_of(3)),)), *m.compacted[1:])))
+
+        compacting._pin = replaced
+        with pytest.raises(InputMissing, match="replaced since it was merged"):
+            await compacting.compact_once()
+        assert [run.id for run in (await compacting.stores.manifest.current()).value.compacted] == [2, 1]
+
+    asyncio.run(work())
+
+
+def test_snapshots_of_a_writer_show_the_same_after_compactions():
+    """The writer is ours, and polls the manifest as it goes on."""
+    async def work() -> None:
+        store = MemoryStore()
+
+        def world() -> World:
+            return World(store, SystemClock(), Ulids(), Noted())
+
+        draw, plain, kept = Random(1), {}, []
+        db = await Db.open(world(), "db", writer.Options(lambda key, value, operand: (value or b"") + operand, poll_ms=0))
+        compacting = DbCompactor(stores_of(world(), "db"), "db", LIFE)
+        await compacting.open()
+        for number in range(40):
+            key = draw.choice(KEYS)
+            what = draw.choice((db.put, db.merge, db.delete))
+            await what(*((key,) if what == db.delete else (key, b"%d," % number)))
+            plain = {**plain, key: (b"" if what == db.put else plain.get(key, b"")) + b"%d," % number}
+            if what == db.delete:
+                del plain[key]
+            if number % 3 == 0:
+                await db.flush()
+                while await compacting.compact_once():
+                    await db.poll()
+            if number % 9 == 4:
+                kept.append((db.snapshot(), plain))
+            if number == 30:
+                kept.pop(0)[0].end()
+            for one, then in (*kept, (db, plain)):
+                assert {key: value async for key, value in one.scan()} == then
+        assert len(kept) == 3 and db.manifest.compacted and db.manifest.recent_snapshot_min_seq < db.manifest.last_l0_seq
+        await db.close()
+
+    asyncio.run(work())
 
 
 # --- what is picked
