@@ -19,7 +19,7 @@ from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb import compactions as compactions_slatedb
 from highwater.impl.codecs.slatedb.compactions import Compactions
 from highwater.impl.codecs.slatedb.manifest import SameVersion
-from highwater.impl.codecs.slatedb.tables import COMPLETED, FAILED, RUNNING, Compaction, Sst, Tiered, Worker
+from highwater.impl.codecs.slatedb.tables import COMPACTED, COMPLETED, FAILED, RUNNING, Compaction, Sst, Tiered, Worker
 from highwater.impl.db import claims, compaction, tiers
 from highwater.impl.db.compaction import Form
 from highwater.impl.db.tiers import Tiers
@@ -109,12 +109,12 @@ class DbCompactor(Compactor):
     # --- steps
 
     async def _pick(self) -> Any:
-        """Read what is listed, and then the manifest: what it shows is applied, is applied. Record what cannot be done."""
-        listed = (await self.stores.compactions.current()).value
-        if self.stores.compactions.is_fenced(listed, self.epoch):
-            raise self.stores.compactions.fenced_by(listed, self.epoch)
-        self.left, self.over, self.outputs = claims.active(listed), [], None
-        job = await super()._pick()
+        """Read what is listed, and then pick by the manifest; record what is over.
+
+        An epoch in the compactions is in the manifest already, so only the latter is compared.
+        """
+        self.left, self.over = claims.active((await self.stores.compactions.current()).value), []
+        job, self.outputs = await super()._pick(), None
         for one in self.over:
             await self._end(one)
         return job
@@ -140,7 +140,7 @@ class DbCompactor(Compactor):
     def has_outputs(self, compactions: Compactions, job: Compaction, outputs: tuple[Sst, ...]) -> bool:
         """Return whether these outputs are recorded."""
         there = claims.listed(compactions, job.id)
-        return self.is_claimed(compactions, job) and there is not None and there.status != RUNNING and (
+        return there is not None and there.status == COMPACTED and (
             [sst.id for sst in there.output_ssts] == [sst.id for sst in outputs])
 
     # --- the form of a claim
