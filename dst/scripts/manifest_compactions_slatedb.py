@@ -78,7 +78,7 @@ async def compact(alone: Alone) -> None:
     output = after.ssts[0].id
     same(alone.sent()[:-3], [
         "list compactions", "get 2.compactions", "get compactions.boundary", "list manifest", "get 2.manifest",
-        "get manifest.boundary", *updated("compactions", 2), *(f"get {name_of(sst)}" for sst in ssts),
+        "get manifest.boundary", *updated("compactions", 2), *(f"get_range {name_of(sst)}" for sst in ssts),
         f"create {name_of(output)}", *updated("compactions", 3), *updated("manifest", 2), *updated("manifest", 3),
         *updated("compactions", 4)])
     same([await listed(alone, i) for i in (3, 4, 5)],
@@ -109,7 +109,7 @@ async def taken_over(alone: Alone) -> None:
     await first.open()
     alone.fails("get", MANIFESTS.key(2), Unavailable, 1)
     await alone.raises(Unavailable, first.compact_once())
-    alone.fails("get", name_of(ssts[0]), Unavailable)
+    alone.fails("get_range", name_of(ssts[0]), Unavailable)
     await alone.raises(Unavailable, first.compact_once())
     claimed = await listed(alone, 3)
     same(await second.open(), 2)

@@ -1,7 +1,7 @@
 """Safety: the outputs of a compaction show what its inputs show, to every read that may still come, in the order of a run.
 
-The inputs are read as a stream: of each run one SST is in memory, and of L0 all that are merged, and the rows of one output. An
-output is uploaded before anybody names it.
+The inputs are read as a stream: in memory is a part of one SST of each input, and the rows of one output. An output is uploaded
+before anybody names it.
 """
 
 from collections.abc import AsyncIterator, Callable
