@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from highwater.dst.actors import Actors, raise_anomalies, said_by
 from highwater.dst.scenario import RARE, STORES, BaseShape, Draw, Scenario
 from highwater.dst.scripts import manifest_compactions as scripts
+from highwater.dst.scripts import manifest_compactions_slatedb as scripts_slatedb
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import SimulatedStore
@@ -265,7 +266,7 @@ SCENARIO = Scenario(
     begin=begin,
     work={"Writer": writer, "Compactor": compactor, "Collector": collector},
     audit=(("Writer#0",), ("Compactor#0",), ("Collector#0",)),
-    scripts=scripts.SCRIPTS,
+    scripts=(*scripts.SCRIPTS, *scripts_slatedb.SCRIPTS),
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,

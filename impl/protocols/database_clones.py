@@ -25,7 +25,7 @@ from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.protocols import checkpoints, wal_fencing
 from highwater.impl.protocols.database_metadata import SequencedManifest
 from highwater.impl.protocols.db_reader_view import last_wal_id
-from highwater.impl.protocols.manifest_compactions import Compactor, InputMissing, Stores, Unpinned, is_pinned
+from highwater.impl.protocols.manifest_compactions import Compactor, InputMissing, Stores, Unpinned
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies, Put, Recognised, Verdict
 from highwater.impl.protocols.wal_fencing import Known, Wal
 from highwater.impl.world import World
@@ -115,7 +115,7 @@ class MergingCompactor(Compactor):
                 return Verdict(Recognised(latest, m))
             if missing := [sst for sst in job if sst not in m.l0]:
                 return Verdict(InputMissing(f"claimed is {list(job)}, but {missing} is not in L0"))
-            if self.pin_ms and not is_pinned(m, job):
+            if self.pin_ms and not self.is_pinned(m, job):
                 return Verdict(Unpinned(f"{list(job)} is not pinned"))
             return Put(await self._merged(m, job))
 

@@ -21,7 +21,7 @@ request writes to both. A compactor may disappear between any two requests, so w
 """
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.impl.codecs.json import compactions as compactions_json
 from highwater.impl.codecs.json.compactions import Compactions, Job
@@ -84,10 +84,6 @@ def name_of_pin(job: Job) -> str:
     return f"compaction of {' '.join(job)}"
 
 
-def is_pinned(manifest: Manifest, job: Job) -> bool:
-    return any(one.name == name_of_pin(job) for one in manifest.checkpoints)
-
-
 def is_applied(manifest: Manifest, job: Job) -> bool:
     return all(sst in manifest.compacted for sst in job)
 
@@ -96,6 +92,8 @@ class Compactor:
     """One instance: `open` it once, then call `compact` repeatedly.
 
     After FencedInDoubt it is of no more use. After any other error it may be called again, and continues where it was.
+
+    A claim is a Job here, in our own files. A subclass for other files says what a claim is, and where it stands.
     """
 
     def __init__(self, stores: Stores, attempts: int = 100, pin_ms: int = 0):
@@ -105,7 +103,7 @@ class Compactor:
         """
         self.stores, self.attempts, self.pin_ms = stores, attempts, pin_ms
         self.epoch = 0  # 0: not open. The others are known once it is open
-        self.job: Job  # in progress; () if there is none
+        self.job: Any  # the claim in progress; () if there is none
         self.claimed: bool  # the claim is known to be in the compactions
         self.pinned = not pin_ms  # its pin was seen in the manifest, or it takes none
         self.applied: bool  # the result is known to be in the manifest
@@ -115,7 +113,7 @@ class Compactor:
         epoch = await self._bump()
         opened = await self.stores.compactions.update_recognised(
             lambda c: c.compactor_epoch == epoch, lambda _, c: c._replace(compactor_epoch=epoch), epoch=epoch)
-        self.epoch, self.job = epoch, min(opened.value.jobs, default=())
+        self.epoch, self.job = epoch, self.claim_in(opened.value)
         self.claimed, self.pinned, self.applied = bool(self.job), not self.pin_ms, False
         return epoch
 
@@ -145,16 +143,16 @@ class Compactor:
         return job
 
     async def _pick(self) -> Job:
-        """Pick all of L0, from a manifest ahead of the boundary. One behind it may list SSTs in L0 that are merged already."""
+        """Pick from a manifest ahead of the boundary. One behind it may list SSTs in L0 that are merged already."""
         manifest = (await self.stores.manifest.current()).value
         if self.stores.manifest.is_fenced(manifest, self.epoch):
             raise self.stores.manifest.fenced_by(manifest, self.epoch)
         self.claimed, self.pinned, self.applied = False, not self.pin_ms, False
-        return manifest.l0
+        return self.picked(manifest)
 
     async def _claim(self, job: Job) -> None:
         await self.stores.compactions.update_recognised(
-            lambda c: job in c.jobs, lambda _, c: c._replace(jobs=(*c.jobs, job)), epoch=self.epoch)
+            lambda c: self.is_claimed(c, job), lambda _, c: self.with_claim(c, job), epoch=self.epoch)
         self.claimed = True
 
     async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
@@ -176,32 +174,69 @@ class Compactor:
         def change(file_id: int, m: Manifest) -> Manifest:
             now_ms = manifests.world.clock.now_ms()
             return m.with_checkpoint(manifests.codec.checkpoint.taken(
-                checkpoint, file_id, now_ms + self.pin_ms, now_ms, name_of_pin(job)))
+                checkpoint, file_id, now_ms + self.pin_ms, now_ms, self.name_of_pin(job)))
 
-        await manifests.update_recognised(lambda m: is_pinned(m, job) or self.is_applied(m, job), change, epoch=self.epoch)
+        await manifests.update_recognised(lambda m: self.is_pinned(m, job) or self.is_applied(m, job), change, epoch=self.epoch)
         self.pinned = True
-
-    def is_applied(self, manifest: Manifest, job: Job) -> bool:
-        """Return whether the manifest has the result of the compaction."""
-        return is_applied(manifest, job)
 
     async def _drop_inputs(self, job: Job) -> None:
         """Put a manifest with the result in place of the inputs. Raises Unpinned if it was to be pinned, and is not."""
         def applied(m: Manifest) -> bool | InputMissing | Unpinned:
             if self.is_applied(m, job):
                 return True
-            missing = [sst for sst in job if sst not in m.l0]
-            if missing:
-                return InputMissing(f"claimed is {list(job)}, but {missing} is not in L0")
-            return bool(self.pin_ms) and not is_pinned(m, job) and Unpinned(f"{list(job)} is not pinned")
+            if missing := self.missing(m, job):
+                return InputMissing(f"claimed is {list(job)}, but {missing}")
+            return bool(self.pin_ms) and not self.is_pinned(m, job) and Unpinned(f"{list(job)} is not pinned")
 
-        def change(_: int, m: Manifest) -> Manifest:
-            return m._replace(l0=tuple(sst for sst in m.l0 if sst not in job), compacted=(*m.compacted, *job))
-
-        await self.stores.manifest.update_recognised(applied, change, epoch=self.epoch)
+        await self.stores.manifest.update_recognised(applied, lambda _, m: self.with_result(m, job), epoch=self.epoch)
         self.applied = True
 
     async def _finish(self, job: Job) -> None:
         await self.stores.compactions.update_recognised(
-            lambda c: job not in c.jobs,
-            lambda _, c: c._replace(jobs=tuple(other for other in c.jobs if other != job)), epoch=self.epoch)
+            lambda c: self.is_finished(c, job), lambda _, c: self.without_claim(c, job), epoch=self.epoch)
+
+    # --- the form of a claim in the compactions, and of its pin and its result in the manifest
+
+    def claim_in(self, compactions: Compactions) -> Job:
+        """Return the claim that an opened compactor continues; () if there is none."""
+        return min(compactions.jobs, default=())
+
+    def picked(self, manifest: Manifest) -> Job:
+        """Return what to claim next: all of L0."""
+        return manifest.l0
+
+    def is_claimed(self, compactions: Compactions, job: Job) -> bool:
+        return job in compactions.jobs
+
+    def with_claim(self, compactions: Compactions, job: Job) -> Compactions:
+        """Return the compactions with this claim."""
+        return compactions._replace(jobs=(*compactions.jobs, job))
+
+    def is_finished(self, compactions: Compactions, job: Job) -> bool:
+        """Return whether the compactions no longer have this claim."""
+        return job not in compactions.jobs
+
+    def without_claim(self, compactions: Compactions, job: Job) -> Compactions:
+        """Return the compactions without this claim."""
+        return compactions._replace(jobs=tuple(other for other in compactions.jobs if other != job))
+
+    def name_of_pin(self, job: Job) -> str:
+        """Return the name of the checkpoint that pins the inputs."""
+        return name_of_pin(job)
+
+    def is_pinned(self, manifest: Manifest, job: Job) -> bool:
+        return any(one.name == self.name_of_pin(job) for one in manifest.checkpoints)
+
+    def missing(self, manifest: Manifest, job: Job) -> str:
+        """Return which inputs the manifest does not have; "" if it has all."""
+        missing = [sst for sst in job if sst not in manifest.l0]
+        return f"{missing} is not in L0" if missing else ""
+
+    def is_applied(self, manifest: Manifest, job: Job) -> bool:
+        """Return whether the manifest has the result of the compaction."""
+        return is_applied(manifest, job)
+
+    def with_result(self, manifest: Manifest, job: Job) -> Manifest:
+        """Return the manifest with the result in place of the inputs."""
+        return manifest._replace(l0=tuple(sst for sst in manifest.l0 if sst not in job),
+                                 compacted=(*manifest.compacted, *job))

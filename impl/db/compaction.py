@@ -1,0 +1,103 @@
+"""Safety: the outputs of a compaction show what its inputs show, to every read that may still come, in the order of a run.
+
+The inputs are read as a stream: in memory is a part of one SST of each input, and the rows of one output. An output is uploaded
+before anybody names it.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
+
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.tables import Sst, Tiered
+from highwater.impl.db.build import BLOCK_BYTES, LEAST_FILTERED, VERSION, sst_of
+from highwater.impl.db.claims import inputs, is_bottom
+from highwater.impl.db.compression import NAMES
+from highwater.impl.db.merge import Source, versions
+from highwater.impl.db.reader import Reader, State
+from highwater.impl.db.retention import retained
+from highwater.impl.db.rows import Row
+from highwater.impl.errors import AlreadyExists, OutcomeUnknown, Unavailable
+from highwater.impl.layout import key_of_sst
+from highwater.impl.manifests.spans import Span, effective, in_run
+from highwater.impl.world import World
+
+EVERYTHING = Span()
+NUMBERS = 32  # bytes of an entry beside key and value, about
+UPLOADS = 100  # attempts to put one SST
+
+
+class Form(NamedTuple):
+    """The form of the outputs, with SlateDB's names."""
+
+    max_sst_size: int = 256 << 20  # bytes of rows before compression; an SST has more only if one key has
+    compression_codec: int = 0  # its place in the names of impl/db/compression.py
+    block_size: int = BLOCK_BYTES
+    min_filter_keys: int = LEAST_FILTERED
+
+    def refusal(self) -> str:
+        """Return why no output can have this form; "" if one can."""
+        if self.max_sst_size < 1:
+            return f"max_sst_size is {self.max_sst_size}: at least 1 byte"
+        if not 0 <= self.compression_codec < len(NAMES):
+            return f"compression_codec is {self.compression_codec}: it is the place of one of {', '.join(NAMES)}"
+        return ""
+
+
+USUAL = Form()
+
+
+async def compacted(world: World, root: str, manifest: Manifest, spec: Tiered, form: Form, new_ulid: Callable[[], str]
+                    ) -> tuple[Sst, ...]:
+    """Merge the inputs of a compaction, upload the result, and return its SSTs, in the order of their keys; () if no row stays.
+
+    `new_ulid` returns the ULID of the next output. Raises CannotRead, DamagedObject, TwoRows, Malformed, and what `uploaded`
+    raises.
+    """
+    now_ms, bottom = world.clock.now_ms(), is_bottom(manifest, spec)
+    outputs: list[Sst] = []
+    async for rows in parts(world, root, manifest, spec, now_ms, bottom, form.max_sst_size):
+        built = sst_of(rows, form.compression_codec, form.block_size, form.min_filter_keys)
+        outputs.append(Sst(await uploaded(world, root, new_ulid(), built.body), built.info, VERSION))
+    return tuple(outputs)
+
+
+async def parts(world: World, root: str, manifest: Manifest, spec: Tiered, now_ms: int, bottom: bool, most_bytes: int
+                ) -> AsyncIterator[list[Row]]:
+    """Yield the rows of each output. All versions of a key are in one: a reader looks into one SST of a run."""
+    held: list[Row] = []
+    size = 0
+    async for versions_of in versions(sources(world, root, manifest, spec)):
+        rows = retained(versions_of, manifest.recent_snapshot_min_seq, now_ms, bottom)
+        more = sum(NUMBERS + len(row.key) + len(row.value) for row in rows)
+        if held and size + more > most_bytes:
+            yield held
+            held, size = [], 0
+        held += rows
+        size += more
+    if held:
+        yield held
+
+
+def sources(world: World, root: str, manifest: Manifest, spec: Tiered) -> list[Source]:
+    """Return the rows of each input, as far as they are visible."""
+    reader = Reader(world.store, State(root, manifest, []))
+    ssts = reader.state.ssts
+    l0, runs = inputs(manifest, spec)
+    return [*(reader.of_views([(view, effective(view, ssts))], EVERYTHING, None) for view in l0),
+            *(reader.of_views([*in_run(run.id, run.views, ssts)], EVERYTHING, None) for run in runs)]
+
+
+async def uploaded(world: World, root: str, sst: str, body: bytes) -> str:
+    """Put an SST with a ULID that nobody else has; return the ULID.
+
+    Raises OutcomeUnknown if no attempt got a reply: it may be there, and nobody names it.
+    """
+    for _ in range(UPLOADS):
+        try:
+            await world.store.create(key_of_sst(root, sst), body)
+        except (OutcomeUnknown, Unavailable):
+            continue
+        except AlreadyExists:
+            pass  # an earlier attempt put it
+        return sst
+    raise OutcomeUnknown(f"SST {key_of_sst(root, sst)!r} could not be put, {UPLOADS} times over")
