@@ -1,6 +1,7 @@
-"""highwater db: get | scan | dump-sst | dump-wal, for SlateDB databases."""
+"""highwater db: get | scan | dump-sst | dump-wal | put | delete, for SlateDB databases."""
 
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -18,13 +19,14 @@ LONGEST = 200  # characters of a value on a line; --json prints all
 Checkpoint = Annotated[str | None, typer.Option(help="read what this checkpoint keeps, named by its id or its name "
                                                 "[default: the latest manifest and the WAL behind it]")]
 JsonLines = Annotated[bool, typer.Option("--json", help="print one JSON object on each line")]
+Flush = Annotated[bool, typer.Option("--flush", help="move all that is in the WAL to an SST, too")]
 Rows = Annotated[bool, typer.Option(help="print the rows, too")]
 
 
 @app.callback()
 def db() -> None:
-    """Read the rows of SlateDB databases in a folder or in S3, without SlateDB. Nothing is written. A key is ASCII, with \\xNN
-    for any other byte."""
+    """Read and write the rows of SlateDB databases in a folder or in S3, without SlateDB. Only put and delete write, and they
+    fence a writer that is open. A key is ASCII, with \\xNN for any other byte."""
 
 
 @app.command("get")
@@ -99,6 +101,63 @@ def dump_wal_command(url: admin.Url, first: Annotated[int, typer.Option("--from"
             await written(of_wal(world, root, wal, ids, rows, told), as_json)
 
     asked(url, dump)
+
+
+# -------------------------------------------------------------------------------------------------------------- writes
+
+@app.command("put")
+def put_command(url: admin.Url, key: str, value: str,
+                ttl: Annotated[str | None, typer.Option(help='"7days 30min 10s": then it is not shown any more')] = None,
+                operand: Annotated[bool, typer.Option("--merge", help="the value is a merge operand")] = False,
+                create: Annotated[bool, typer.Option("--create", help="make the database if there is none")] = False,
+                flush: Flush = False, as_json: admin.Json = False) -> None:
+    """Put a value, or add a merge operand. This is a writer: one that has the database open is fenced."""
+    from highwater.cli.checkpoint import lifetime_ms
+    from highwater.impl.db import writes
+
+    wrote(url, (writes.merge if operand else writes.put)(raw_of(key), raw_of(value), lifetime_ms(ttl, "--ttl")), create, flush,
+          as_json)
+
+
+@app.command("delete")
+def delete_command(url: admin.Url, key: str, flush: Flush = False, as_json: admin.Json = False) -> None:
+    """Delete a key, whether it is there or not. This is a writer: one that has the database open is fenced."""
+    from highwater.impl.db import writes
+
+    wrote(url, writes.delete(raw_of(key)), False, flush, as_json)
+
+
+def raw_of(text: str) -> bytes:
+    """Return the bytes of a key or a value. Refuses a text that stands for none."""
+    from highwater.admin.rows import bytes_of
+
+    try:
+        return bytes_of(text)
+    except ValueError as error:
+        refuse(str(error))
+
+
+def wrote(url: str, op: Any, create: bool, flush: bool, as_json: bool) -> None:
+    """Write one change, and print its number."""
+    from highwater.admin.write import written as write_batch
+
+    if create:
+        make_folder(url)
+    said = admin.asked(url, write_batch, False, [op], create, flush)
+    print(json.dumps(said) if as_json else f"{said['keys'][0]}: written as seq {said['seq']}, by a writer of epoch "
+          f"{said['writer_epoch']}{', and flushed to L0' if flush else ''}")
+
+
+def make_folder(url: str) -> None:
+    """Make the folder that a URL names, if it is one."""
+    from highwater.impl.stores.system import place_of
+
+    try:
+        bucket, root = place_of(url)
+        if not bucket:
+            os.makedirs(f"/{root}", exist_ok=True)
+    except (ValueError, OSError) as error:
+        refuse(f"{url}: {error}")
 
 
 def asked(url: str, ask: Any, *more: Any) -> Any:

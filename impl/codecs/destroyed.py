@@ -33,9 +33,4 @@ def mark_of(manifest: Manifest) -> Mark | None:
 
 def pins_of(manifest: Manifest) -> tuple[Any, ...]:
     """Return the checkpoints of others. SlateDB's RFC gives a writer one of its own, which goes with the writer's epoch."""
-    return tuple(one for one in manifest.checkpoints if one.id != MARK and not of_writer(one))
-
-
-def of_writer(entry: Any) -> bool:
-    """Return whether the entry is the checkpoint of a writer. Only SlateDB's form has a place for that."""
-    return getattr(entry, "metadata", None) is not None
+    return tuple(one for one in manifest.checkpoints if one.id != MARK and one.writer_epoch is None)

@@ -21,6 +21,11 @@ class Checkpoint(Protocol):
         """The id of the manifest that the checkpoint keeps."""
         ...
 
+    @property
+    def writer_epoch(self) -> int | None:
+        """The epoch of the writer that has it for itself; None: it is somebody else's."""
+        ...
+
     def active(self, now_ms: int) -> bool:
         """Return whether the checkpoint is still in force at `now_ms`."""
         ...
@@ -95,8 +100,9 @@ class Manifest(NamedTuple):
         return frozenset(checkpoint.manifest_id for checkpoint in self.checkpoints)
 
     def without_ended(self, now_ms: int) -> "Manifest":
-        """Return the manifest without the checkpoints that have ended at `now_ms`."""
-        return self._replace(checkpoints=tuple(one for one in self.checkpoints if one.active(now_ms)))
+        """Return the manifest without the checkpoints that have ended at `now_ms`, and those of writers that are fenced."""
+        return self._replace(checkpoints=tuple(one for one in self.checkpoints if one.active(now_ms) and (
+            one.writer_epoch is None or one.writer_epoch >= self.writer_epoch)))
 
     @property
     def views(self) -> tuple[Any, ...]:

@@ -30,6 +30,7 @@ from highwater.impl.db.merge import Merge, Shown
 from highwater.impl.db.reader import CannotRead, Reader, State
 from highwater.impl.db.writes import Op, check_batch, delete, merge, put, rows_of
 from highwater.impl.errors import Definite, StoreError, TaskCancelled
+from highwater.impl.manifests import readable
 from highwater.impl.manifests.spans import Span
 from highwater.impl.protocols import checkpoints, clones, wal_fencing
 from highwater.impl.protocols.database_clones import take_seen
@@ -128,11 +129,11 @@ class Db:
     async def open(cls, world: World, root: str, options: Options = USUAL) -> "Db":
         """Open the database at `root` with all that was written; make it if there is none. Earlier writers are fenced.
 
-        Raises NotInitialized for a clone that is not complete, DatabaseDestroyed, DamagedObject, and what wal_fencing.open
-        raises."""
+        Raises NotInitialized for a clone that is not complete, HasSegments and NewerFields for what a newer release has,
+        DatabaseDestroyed, DamagedObject, and what wal_fencing.open raises."""
         db = cls(world, root, options)
         await db.manifests.initialise(FIRST)
-        await clones.opened(db.manifests)
+        readable.check((await clones.opened(db.manifests)).value)
         manifest = WrittenManifest(db.manifests, root, db._oldest_snapshot, options.built)
         db.wal = await wal_fencing.open(world, root, options.replay_flush, options.attempts, manifest,
                                         form_of(options.built.codec, options.built.block_bytes))

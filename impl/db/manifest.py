@@ -14,7 +14,7 @@ from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.json.wal import WalManifest
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import PHASES, SameVersion
-from highwater.impl.codecs.slatedb.tables import Checkpoint, Sst, View, WriterCheckpoint
+from highwater.impl.codecs.slatedb.tables import Checkpoint, Sst, View
 from highwater.impl.db.build import BLOCK_BYTES, LEAST_FILTERED, VERSION, sst_of
 from highwater.impl.db.log import Commit
 from highwater.impl.db.retention import retained
@@ -87,9 +87,9 @@ class WrittenManifest(SequencedManifest):
         «writer checkpoint»: it is in the update that claims the epoch, and each later update of this writer replaces it."""
         before: Manifest = base.value
         flushed = await self._with_sst(before, [row for commit in new for row in commit.rows if row.seq > before.last_l0_seq])
-        others = tuple(one for one in before.checkpoints if not isinstance(one.metadata, WriterCheckpoint))
-        own = Checkpoint(Checkpoint.id_of(self.metadata.world.ids.new_id()), base.id + 1, 0,
-                         self.metadata.world.clock.now_ms() // 1000, WriterCheckpoint(manifest.writer_epoch))
+        others = tuple(one for one in before.checkpoints if one.writer_epoch is None)
+        own = Checkpoint.of_writer(Checkpoint.id_of(self.metadata.world.ids.new_id()), base.id + 1,
+                                   self.metadata.world.clock.now_ms(), manifest.writer_epoch)
         return flushed._replace(
             writer_epoch=manifest.writer_epoch, replay_after_wal_id=manifest.replay_after, checkpoints=(*others, own),
             wal_id_last_seen=max(before.wal_id_last_seen, manifest.replay_after))

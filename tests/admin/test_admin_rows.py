@@ -182,3 +182,34 @@ def test_text_beyond_ascii_is_utf_8():
 def test_the_span_of_a_prefix(prefix, key):
     span = span_of(None, None, text_of(prefix))
     assert (span.start <= key and (span.end is None or key < span.end)) == key.startswith(prefix)
+
+
+# ------------------------------------------------------------------------------------------------------------- writes
+
+def test_put_and_delete(folder):
+    assert run("put", folder, "new", "v\\xff") == "new: written as seq 5, by a writer of epoch 1\n"
+    assert json.loads(run("put", folder, "a", "2", "--ttl", "1h", "--json")) == {
+        "seq": 6, "writer_epoch": 2, "keys": ["a"], "flushed": False}
+    assert run("delete", folder, "c", "--flush").endswith("epoch 3, and flushed to L0\n")
+    assert run("put", folder, "a", "+", "--merge")
+    assert {row["key"] for row in lines("scan", folder)} == {"a", "\\xff\\\\", "d", "new"}
+    found = json.loads(run("get", folder, "a", "--json"))
+    assert (found["value"], found["operands"], found["seq"]) == ("2", ["+"], 8)
+
+
+def test_a_database_is_made_only_if_asked(tmp_path):
+    where = tmp_path / "some" / "where"
+    assert "there is no folder" in refused("put", where, "a", "1") and not where.exists()
+    (tmp_path / "empty").mkdir()
+    assert "there is no manifest" in refused("put", tmp_path / "empty", "a", "1")
+    assert not list((tmp_path / "empty").rglob("*.manifest"))
+    assert run("put", where, "a", "1", "--create", "--flush") and lines("scan", where)[0]["value"] == "1"
+    assert run("put", where, "b", "2", "--create") and len(lines("scan", where)) == 2
+
+
+def test_what_cannot_be_written(folder):
+    before = sorted(path.name for path in folder.rglob("*.*") if path.is_file())
+    assert "1 to 65,535" in refused("put", folder, "", "1")
+    assert "--ttl" in refused("put", folder, "a", "1", "--ttl", "soon")
+    assert "\\x" in refused("put", folder, "\\xg", "1")
+    assert sorted(path.name for path in folder.rglob("*.*") if path.is_file()) == before

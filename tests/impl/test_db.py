@@ -18,8 +18,10 @@ from highwater.impl.db.pinned import DbReader
 from highwater.impl.db.writes import delete, merge, put
 from highwater.impl.errors import FencedUnapplied, OutcomeUnknown, PreconditionFailed
 from highwater.impl.layout import Namespace
+from highwater.impl.manifests.readable import HasSegments
 from highwater.impl.protocols.checkpoints import NotInitialized
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, with_mark
+from highwater.impl.protocols.sequenced_metadata import Recognised
 from highwater.impl.protocols.wal_fencing import Closed
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.stores.system import SystemClock
@@ -310,5 +312,42 @@ def test_another_role_changes_the_manifest_meanwhile():
         assert db.manifest.compactor_epoch == 7 and len(db.manifest.l0) == 1
         with pytest.raises(PreconditionFailed):
             await world.store.update("db/none", b"", "1")
+
+    run(work)
+
+
+# --- the writer's own checkpoint
+
+def entries(manifest: Manifest) -> list[tuple[int | None, int, bool]]:
+    return [(one.writer_epoch, one.manifest_id, one.metadata is None) for one in manifest.checkpoints]
+
+
+def test_the_checkpoint_of_a_writer_goes_with_its_successor():
+    """Also if a released client has dropped its metadata meanwhile. Ours is dropped by the next writer, or by a collector."""
+    async def work(world: World) -> None:
+        manifests = manifests_of(world, "db")
+        for epoch, file_id in ((1, 2), (2, 4)):
+            db = await Db.open(world, "db", OPTIONS)
+            assert entries(db.manifest) == [(epoch, file_id, False)]
+            await manifests.update(lambda _, m: m._replace(checkpoints=tuple(
+                one._replace(metadata=None) for one in m.checkpoints)))
+        await db.put(b"a", b"1")
+        await db.flush()
+        assert entries(db.manifest) == [(2, 6, False)]
+        assert isinstance(await manifests.drop_ended(), Recognised)
+        await manifests.update(lambda _, m: m._replace(writer_epoch=3, checkpoints=tuple(
+            one._replace(metadata=None) for one in m.checkpoints)))
+        await manifests.drop_ended()
+        assert (await manifests.current()).value.checkpoints == ()
+
+    run(work)
+
+
+def test_segments_are_refused():
+    async def work(world: World) -> None:
+        await manifests_of(world, "db").initialise(FIRST._replace(segment_extractor_name="x"))
+        with pytest.raises(HasSegments):
+            await Db.open(world, "db", OPTIONS)
+        assert (await manifests_of(world, "db").current()).id == 1
 
     run(work)

@@ -112,6 +112,9 @@ class ExternalDb(NamedTuple):
     sst_ids: Annotated[tuple[Ulid, ...], REQUIRED] = ()
 
 
+WRITER = "highwater: writer of epoch "  # how the name of a writer's checkpoint begins
+
+
 class WriterCheckpoint(NamedTuple):
     epoch: U64 = 0
 
@@ -126,6 +129,19 @@ class Checkpoint(NamedTuple):
     create_time_s: U32 = 0
     metadata: Annotated[WriterCheckpoint | None, UNION] = None
     name: str | None = None
+
+    @classmethod
+    def of_writer(cls, of: str, manifest_id: int, now_ms: int, epoch: int) -> "Checkpoint":
+        """Return the checkpoint that a writer has for itself. Releases up to 0.17 drop the metadata, and keep the name."""
+        return cls(of, manifest_id, 0, now_ms // 1000, WriterCheckpoint(epoch), f"{WRITER}{epoch}")
+
+    @property
+    def writer_epoch(self) -> int | None:
+        """The epoch of the writer that has this checkpoint for itself; None: it is somebody else's."""
+        if self.metadata is not None:
+            return self.metadata.epoch
+        epoch = (self.name or "").removeprefix(WRITER)
+        return int(epoch) if epoch != self.name and epoch.isascii() and epoch.isdigit() else None
 
     def active(self, now_ms: int) -> bool:
         """Return whether the checkpoint is in force at `now_ms`. «If 0, the checkpoint will never expire.»
