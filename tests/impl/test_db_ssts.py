@@ -149,6 +149,9 @@ def test_readers_share_a_cache():
     store, one = reader_of(BIG, cache=cache)
     other = Reader(store, one.state, cache=cache)
     assert rows_of(one, MANY[3].key) == rows_of(other, MANY[3].key) == [MANY[3]] and store.sent() == 1
+    lies = one.state._replace(manifest=one.state.manifest._replace(ssts=(Sst(id_of(1), BIG.info._replace(stats_len=9), 2),)))
+    with pytest.raises(DamagedObject, match="manifest says"):
+        rows_of(Reader(store, lies, cache=cache), MANY[3].key)
 
 
 def test_a_cache_keeps_what_was_used_last_and_no_more_bytes():
