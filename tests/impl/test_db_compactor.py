@@ -424,7 +424,8 @@ def test_two_views_with_one_id_are_compacted_together():
 
 def test_a_compaction_is_claimed_before_it_is_merged_and_merged_once():
     """Whoever reads the file sees who works on it. Outputs have at most two rows each here."""
-    world, compacting = left_with([Compaction(THEIRS, Tiered((), (), tuple(map(id_of, (5, 4, 3, 2, 1))), b"", 0), SUBMITTED)])
+    every = Tiered((), (), tuple(map(id_of, (5, 4, 3, 2, 1))), b"", 0)
+    world, compacting = left_with([Compaction(THEIRS, every, RUNNING, worker=Worker("them", 1))])
     compacting.options = compacting.options._replace(form=Form(80))
     real_merge, real_pin, seen = compacting._merge, compacting._pin, []
 
