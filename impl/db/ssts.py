@@ -11,8 +11,8 @@ A manifest repeats info, so the place of each part is known before the first req
     long end    if that has more than TOGETHER bytes, the filter is read alone; if it excludes a key, nothing else is read
     blocks      neighbours by one request: a scan reads FIRST bytes ahead, then twice as many each time, up to MOST
 
-So a point read sends 3 requests at most, and 1 if filter and index are kept. What is kept is in a Cache. A scan does not put
-blocks there, so it does not push out what point reads need.
+So a point read sends 3 requests at most, and 1 if filter and index are kept. What is kept is in a Cache. A scan puts only
+ends there, and no blocks: these would push out what point reads need.
 
 All that is used is checked as in an object that was read whole (impl/db/table.py): the end has info, which must be what the
 manifest says, and the version of the blocks. Only a filter that is read alone is used before that, with its own checksum.

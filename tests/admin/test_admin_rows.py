@@ -10,14 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from highwater.admin.deep import faults_at
 from highwater.admin.rows import bytes_of, span_of, text_of
 from highwater.cli.main import app
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE
+from highwater.impl.db.build import sst_of
 from highwater.impl.db.compression import SNAPPY
 from highwater.impl.db.rows import MERGE, TOMBSTONE, Row
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.stores.s3 import S3Store, connect
-from highwater.impl.world import Object, list_all
+from highwater.impl.stores.system import Counters, SystemClock, Ulids
+from highwater.impl.world import Object, World, list_all
+from tests.support.slatedb.ranged import Counting
 from tests.support.slatedb.tables import database, id_of
 
 pytest_plugins = ["tests.support.stores.fixtures"]
@@ -151,6 +155,23 @@ def test_all_is_the_same_in_s3_where_ssts_are_read_by_ranges(folder, versitygw_s
     assert "it is missing" in refused("scan", url, "--wal-url", f"s3://{bucket}/elsewhere")
     client.delete_object(Bucket=bucket, Key=f"some/db/compacted/{id_of(1)}.sst")
     assert "if a collector has just deleted it" in refused("scan", url)
+
+
+def test_a_deep_check_reads_only_ends():
+    built = sst_of([Row(b"%06d" % i, 1, value=bytes(1000)) for i in range(1000)]).body
+    wrong, store = bytearray(built), Counting()
+    wrong[-30] ^= 1
+    bodies = {"whole": built, "wrong": bytes(wrong), "cut": built[:-3], "empty": b""}
+
+    async def case() -> None:
+        for key, body in bodies.items():
+            await store.put(key, body)
+        sizes = {key: len(body) for key, body in bodies.items()} | {"gone": 9}
+        found = await faults_at(World(store, SystemClock(), Ulids(), Counters()), sizes)
+        assert [*found] == ["wrong", "cut", "empty"] and "checksum" in found["wrong"] and "footer" in found["cut"]
+
+    asyncio.run(case())
+    assert max(end - start for start, end in store.ranges) < len(built) / 3
 
 
 def test_nothing_is_changed(folder):

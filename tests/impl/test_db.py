@@ -37,7 +37,7 @@ BATCHES = st.lists(OPS, min_size=1, max_size=3, unique_by=lambda op: op.key)
 STEPS = st.one_of(BATCHES, BATCHES, st.sampled_from(("flush", "reopen", "snapshot", "end", "wait", "checkpoint", "durable")))
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, max_size=14))
 def test_it_shows_what_a_dictionary_shows(steps):
     async def work(world: World) -> None:

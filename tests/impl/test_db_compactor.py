@@ -414,12 +414,52 @@ def test_two_views_with_one_id_are_compacted_together():
     twice = tuple(View(id_of(7 if i in (1, 4) else i), id_of(i)) for i in (5, 4, 3, 2, 1))
     spec = Tiered((), (), (id_of(7),), b"", 0)
     world, compacting = left_with([Compaction(THEIRS, spec, SUBMITTED)], l0=twice)
-    compacting.options = compacting.options._replace(scheduler=Tiers(2, 2))
+    compacting.options = compacting.options._replace(scheduler=Tiers(2, 3))
     done, manifest, _ = all_done(compacting)
     assert "two views of L0 have the id" in world.metrics.warnings[0]
     assert [one.spec.l0_view_ids for one in done] == [(id_of(7), id_of(3), id_of(2), id_of(7))]
     rows = asyncio.run(every_row(world.store, manifest))
     assert [row.seq for row in rows[b"a"]] == [5, 4] and len(rows) == 6  # 5 is in L0, and 4 the newest of the run
+
+
+def test_a_compaction_is_claimed_before_it_is_merged_and_merged_once():
+    """Whoever reads the file sees who works on it. Outputs have at most two rows each here."""
+    every = Tiered((), (), tuple(map(id_of, (5, 4, 3, 2, 1))), b"", 0)
+    world, compacting = left_with([Compaction(THEIRS, every, RUNNING, worker=Worker("them", 1))])
+    compacting.options = compacting.options._replace(form=Form(80))
+    real_merge, real_pin, seen = compacting._merge, compacting._pin, []
+
+    async def merge(job) -> None:
+        (one,) = (await compacting.stores.compactions.current()).value.recent_compactions
+        seen.append((one.status, one.worker.worker_id == compacting.worker_id))
+        await real_merge(job)
+
+    async def pin(job) -> None:
+        if len(seen) == 1:
+            raise Unavailable("once")
+        await real_pin(job)
+
+    async def work() -> int:
+        compacting._merge, compacting._pin = merge, pin
+        await compacting.open()
+        with pytest.raises(Unavailable):
+            await compacting.compact_once()
+        await compacting.compact_once()
+        return len((await world.store.list_page("db/compacted/")).entries)
+
+    assert asyncio.run(work()) == 5 + 3 and seen == [(RUNNING, True), (COMPACTED, True)]
+
+
+def test_a_database_that_gets_segments_later_is_left_alone():
+    _, compacting = left_with([])
+
+    async def work() -> None:
+        await compacting.open()
+        await compacting.stores.manifest.update(lambda _, m: m._replace(segments=(Segment(b"p"),)))
+        with pytest.raises(HasSegments):
+            await compacting.compact_once()
+
+    asyncio.run(work())
 
 
 def test_a_run_that_was_replaced_after_it_was_merged_is_not_dropped():
