@@ -29,12 +29,11 @@ from highwater.impl.db.memtable import Memtable
 from highwater.impl.db.merge import Merge, Shown
 from highwater.impl.db.reader import CannotRead, Reader, State
 from highwater.impl.db.writes import Op, check_batch, delete, merge, put, rows_of
-from highwater.impl.errors import Definite, StoreError, TaskCancelled
+from highwater.impl.errors import Definite, OutcomeUnknown, StoreError, TaskCancelled
 from highwater.impl.manifests import readable
 from highwater.impl.manifests.spans import Span
 from highwater.impl.protocols import checkpoints, clones, wal_fencing
 from highwater.impl.protocols.database_clones import take_seen
-from highwater.impl.protocols.sequenced_metadata import Committed, Recognised
 from highwater.impl.protocols.wal_fencing import Wal
 from highwater.impl.world import Task, World
 
@@ -242,16 +241,22 @@ class Db:
 
         The scope All flushes first, so that all rows are in SSTs. `durable_only` is the scope Durable: rows of the WAL stay
         where they are, and the checkpoint keeps the objects. A write that has returned is durable, so both have its rows.
-        Raises what `flush` and `checkpoints.create` raise; after an error there may be a checkpoint.
+        Raises what `flush` and `checkpoints.create` raise; after an error there may be a checkpoint. OutcomeUnknown: there is
+        one, and another writer may have written before it was taken.
         """
         self.wal.ensure_open()
         checkpoint = checkpoints.new_id(self.manifests)
 
-        async def take() -> Committed | Recognised:
+        async def take() -> None:
             if durable_only:
-                return await take_seen(self.manifests, checkpoint, lifetime_ms, name)
-            await self._flush()
-            return await checkpoints.create(self.manifests, checkpoint, lifetime_ms, name)
+                await take_seen(self.manifests, checkpoint, lifetime_ms, name)
+            else:
+                await self._flush()
+                await checkpoints.create(self.manifests, checkpoint, lifetime_ms, name)
+            try:
+                await self.wal.refresh()
+            except StoreError as error:
+                raise OutcomeUnknown(f"checkpoint {checkpoint} is taken, but {error}") from error
 
         await self._in_turn(take, "checkpoint")
         return checkpoint

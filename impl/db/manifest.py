@@ -95,20 +95,27 @@ class WrittenManifest(SequencedManifest):
             wal_id_last_seen=max(before.wal_id_last_seen, manifest.replay_after))
 
     async def _with_sst(self, before: Manifest, rows: list[Row]) -> Manifest:
-        """Return the manifest with one more SST in L0, the newest first."""
+        """Return the manifest with one more SST in L0, the newest first. If all rows are expired operands, it has none."""
         if not rows:
             return before
         last = max(row.seq for row in rows)
         keep_from = self.keep_from()
         keep_from = last if keep_from is None else keep_from
         now_ms = self.metadata.world.clock.now_ms()
-        kept = [row for _, versions in of_one_key(table_of(rows)) for row in retained(versions, keep_from, now_ms, False)]
-        sst = sst_of(kept, self.built.codec, self.built.block_bytes, self.built.least_filtered)
-        name = await uploaded(self.metadata.world, self.root, sst.body)
+        kept = [row for _, versions in of_one_key(table_of(rows)) for row in self._kept(versions, keep_from, now_ms)]
+        if kept:
+            sst = sst_of(kept, self.built.codec, self.built.block_bytes, self.built.least_filtered)
+            name = await self._uploaded(sst.body)
+            before = before._replace(l0=(View(name, name), *before.l0), ssts=(*before.ssts, Sst(name, sst.info, VERSION)))
         ticks = [row.create_ms for row in rows if row.create_ms is not None]
-        return before._replace(
-            l0=(View(name, name), *before.l0), ssts=(*before.ssts, Sst(name, sst.info, VERSION)), last_l0_seq=last,
-            last_l0_clock_tick=max(ticks, default=before.last_l0_clock_tick), recent_snapshot_min_seq=keep_from)
+        return before._replace(last_l0_seq=last, last_l0_clock_tick=max(ticks, default=before.last_l0_clock_tick),
+                               recent_snapshot_min_seq=keep_from)
+
+    def _kept(self, versions: list[Row], keep_from: int, now_ms: int) -> list[Row]:
+        return retained(versions, keep_from, now_ms, False)
+
+    async def _uploaded(self, body: bytes) -> str:
+        return await uploaded(self.metadata.world, self.root, body)
 
 
 def of_one_key(rows: list[Row]) -> Iterator[tuple[bytes, list[Row]]]:

@@ -316,6 +316,40 @@ def test_another_role_changes_the_manifest_meanwhile():
     run(work)
 
 
+# --- what simulation has found
+
+def test_a_flush_of_expired_operands_alone_has_no_sst():
+    async def work(world: World) -> None:
+        db = await Db.open(world, "db", OPTIONS)
+        await db.merge(b"a", b"1", 10)
+        assert isinstance(world.clock, Stopped)
+        world.clock.at_ms += 10
+        await db.flush()
+        assert db.manifest.l0 == () and db.manifest.last_l0_seq == 1
+        assert await db.put(b"a", b"2") == 2
+        second = await Db.open(world, "db", OPTIONS)
+        assert await all_of(second) == {b"a": b"2"} and second.seq == 2
+
+    run(work)
+
+
+@pytest.mark.parametrize("durable_only", [False, True])
+def test_a_checkpoint_of_a_writer_that_is_fenced_is_in_doubt(durable_only):
+    """It would have rows of the next writer, of which this one knows nothing."""
+    async def work(world: World) -> None:
+        db = await Db.open(world, "db", OPTIONS)
+        await db.put(b"a", b"1")
+        await db.flush()
+        second = await Db.open(world, "db", OPTIONS)
+        await second.put(b"a", b"2")
+        with pytest.raises(OutcomeUnknown, match="is taken, but"):
+            await db.checkpoint(durable_only=durable_only)
+        with pytest.raises(FencedUnapplied):
+            await db.checkpoint(durable_only=durable_only)
+
+    run(work)
+
+
 # --- the writer's own checkpoint
 
 def entries(manifest: Manifest) -> list[tuple[int | None, int, bool]]:
