@@ -92,6 +92,7 @@ class Actors:
         self.auditing, self.hurried = False, self.shape.patience_ms > 0  # whether callers may cancel their calls
         self.moments = 0
         self.operations: list[Operation] = []
+        self.kept: list[Any] = []  # what the scenario's clients keep for its final check
         self.open: dict[str, Operation] = {}  # client -> its operation in progress
 
     def _client(self, name: str) -> Client:

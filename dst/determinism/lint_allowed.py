@@ -20,6 +20,7 @@ MACHINERY = (
     Allowed("dst/sim/alarm.py", "concurrency", "import signal", "ends a run that does not end; no run that ends sees it"),
     Allowed("impl/codecs/slatedb/flatbuffer.py", "cache", "@cache slots_of", PURE),
     Allowed("impl/codecs/slatedb/flatbuffer.py", "cache", "ulid_of", PURE),
+    Allowed("impl/codecs/slatedb/manifest.py", "cache", "lru_cache(LATELY)", PURE),
     Allowed("impl/layout.py", "cache", "lru_cache(LATELY)", PURE),
     Allowed("impl/stores/databases.py", "concurrency", "import asyncio", "a real store, of files; it is not simulated"),
     Allowed("impl/stores/memory.py", "concurrency", "import threading", "a real store, for threads; it is not simulated"),

@@ -17,7 +17,6 @@ and this one has not noticed it yet, `get` and `scan` may show what is old.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -133,17 +132,24 @@ class Db:
         db = cls(world, root, options)
         await db.manifests.initialise(FIRST)
         readable.check((await clones.opened(db.manifests)).value)
-        manifest = WrittenManifest(db.manifests, root, db._oldest_snapshot, options.built)
-        db.wal = await wal_fencing.open(world, root, options.replay_flush, options.attempts, manifest,
-                                        form_of(options.built.codec, options.built.block_bytes))
-        flushed = db.manifest.last_l0_seq
-        rows = rows_in(db.wal.records, flushed)
-        db.memtable.add(rows)
-        db.seq = max((row.seq for row in rows), default=flushed)
-        db.tick_ms = max([db.manifest.last_l0_clock_tick, *(row.create_ms for row in rows if row.create_ms is not None)])
+        db.wal = await db._opened(WrittenManifest(db.manifests, root, db._oldest_snapshot, options.built))
+        db._replayed()
         if options.poll_ms:
             db.poller = world.clock.spawn(db._poll_on(), "poller")
         return db
+
+    async def _opened(self, manifest: WrittenManifest) -> Wal:
+        built = self.options.built
+        return await wal_fencing.open(self.world, self.root, self.options.replay_flush, self.options.attempts, manifest,
+                                      form_of(built.codec, built.block_bytes))
+
+    def _replayed(self) -> None:
+        """Show the rows of the log that are in no SST."""
+        flushed = self.manifest.last_l0_seq
+        rows = rows_in(self.wal.records, flushed)
+        self.memtable.add(rows)
+        self.seq = max((row.seq for row in rows), default=flushed)
+        self.tick_ms = max([self.manifest.last_l0_clock_tick, *(row.create_ms for row in rows if row.create_ms is not None)])
 
     async def close(self) -> None:
         """End the tasks once all that was asked for is done. What is in the WAL is there for the next writer.
@@ -308,10 +314,9 @@ class Db:
             for attempt in range(self.options.attempts):
                 try:
                     rest = Span(start, span.end)
-                    async with aclosing(self._reader(rest).scan(rest, self.world.clock.now_ms(), snapshot.seq)) as rows:
-                        async for one in rows:
-                            start = one.key + b"\0"
-                            yield one.key, self._value(one)
+                    async for one in self._reader(rest).scan(rest, self.world.clock.now_ms(), snapshot.seq):
+                        start = one.key + b"\0"
+                        yield one.key, self._value(one)
                     return
                 except CannotRead:
                     if attempt == self.options.attempts - 1:

@@ -13,7 +13,7 @@ from highwater.specs.runs import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 STEMS = sorted({*SCENARIOS, *(row.stem for row in rows()), *project.ours("model")})
-WORDS = ("checkpoints", "clones", "destroy")  # stems that are words, too: only as a module of a room are they a protocol's name
+WORDS = ("checkpoints", "clones", "db", "destroy")  # stems that are words, too: a protocol's name only as a module of a room
 NAMED = re.compile(rf"(?<![a-z0-9])({'|'.join(stem for stem in STEMS if stem not in WORDS)})(?![a-z0-9])"
                    rf"|(?<=protocols[./])({'|'.join(WORDS)})(?![a-z0-9])", re.IGNORECASE)
 MACHINERY = (  # rooms, with all below them but `PROTOCOLS`; and files
@@ -28,7 +28,7 @@ PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protoco
 )
 # folders of one protocol: their modules have names of their own
 FOLDERS = {**dict.fromkeys(("model/protocols/database", "traces/protocols/database"), "database_metadata"),
-           "traces/protocols/cloned": "database_clones"}
+           "traces/protocols/cloned": "database_clones", "dst/scenarios/database": "db"}
 # parts of a system and tools for it: they name our protocols
 OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py", "highwater/cli/destroy.py", "impl/db")
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
@@ -86,12 +86,15 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     **OF_DATABASES,
     **OF_CLONES,
     "dst/mutants/database_gc": {"impl/protocols/manifest_compactions"},  # whose two sequences it has
+    "dst/mutants/db": {f"impl/protocols/{of}" for of in ("checkpoints", "wal_fencing")},  # of which a database is made
     "dst/mutants/destroy": {"impl/protocols/checkpoints"},
     "dst/mutants/known_latest": {f"dst/mutants/{BOUNDARY}"},
     "dst/mutants/log_gc": {f"{room}/{BOUNDARY}" for room in ("dst/mutants", "impl/protocols")},  # it has its storage
     "dst/mutants/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
     "dst/mutants/wal_fencing": {"impl/kv/wal"},
     "dst/scenarios/database_gc": {"impl/protocols/database_metadata", "impl/protocols/manifest_compactions"},  # its checkpoints
+    "dst/scenarios/database/others": {f"impl/protocols/{of}" for of in ("checkpoints", "database_gc", "db_reader")},
+    "dst/scenarios/database/shape": {"impl/protocols/database_gc"},
     "dst/scenarios/destroy": {"impl/protocols/checkpoints", "traces/protocols/checkpoints_contents"},  # its clones' pins
     "dst/scenarios/known_latest": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols")},
     "dst/scenarios/sequenced_metadata_boundary": {"dst/scripts/boundary_object", "dst/scripts/sequenced_metadata"},

@@ -58,9 +58,9 @@ def outcomes(stem: str, seeds: int) -> list[Outcome]:
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_followed_as_observed(stem):
-    follower, failed = Follower(), 0
+    follower, failed, runs = Follower(), 0, outcomes(stem, round(25 * named(stem).share))
     for twice in range(2):
-        for of in outcomes(stem, 25):
+        for of in runs:
             followed = verdict(follower, stem, of.shape, of.events)
             assert followed == verdict(observe, stem, of.shape, of.events), (of.seed, twice)
             failed += followed[0] is not None

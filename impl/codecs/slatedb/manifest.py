@@ -15,6 +15,7 @@ not mention it.
 """
 
 from enum import IntEnum
+from functools import lru_cache
 
 from highwater.impl.codecs.manifest import CannotHold, Manifest, check_fields
 from highwater.impl.codecs.slatedb.flatbuffer import NewerFields, read, write
@@ -30,6 +31,7 @@ from highwater.impl.codecs.slatedb.tables import (
     View,
 )
 
+LATELY = 16  # manifests that are kept decoded
 TABLES = {1: ManifestV1, 2: ManifestV2}
 ALIKE = tuple(name for name in ManifestV1._fields
               if name in ManifestV2._fields and name not in ("manifest_id", "l0", "compacted"))
@@ -56,9 +58,7 @@ class ManifestCodec:
 
     def decode(self, body: bytes) -> Manifest:
         """Decode a manifest of a version that this phase reads. Raises InvalidFile, DamagedBuffer."""
-        version, buffer = opened(body, "manifests", self.reads)
-        table, unknown = read(buffer, TABLES[version])
-        return (from_v1 if version == 1 else from_v2)(table)._replace(unknown=unknown)
+        return decoded(body, self.reads)
 
     def encode(self, manifest: Manifest) -> bytes:
         """Encode a manifest in the version that this phase writes. Raises NewerFields, CannotHold."""
@@ -71,6 +71,14 @@ class ManifestCodec:
     def is_initialized(manifest: Manifest) -> bool:
         """Return whether the database may be used: it is not a clone that is still being made."""
         return manifest.initialized
+
+
+@lru_cache(LATELY)
+def decoded(body: bytes, versions: tuple[int, ...]) -> Manifest:
+    """Decode a manifest of one of these versions. Clients of a process read the latest manifests again and again."""
+    version, buffer = opened(body, "manifests", versions)
+    table, unknown = read(buffer, TABLES[version])
+    return (from_v1 if version == 1 else from_v2)(table)._replace(unknown=unknown)
 
 
 PHASES = {1: Phase.WRITE_V1, 2: Phase.WRITE_V2}  # the version of a file -> the phase that writes it

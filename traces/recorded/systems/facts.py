@@ -100,6 +100,7 @@ class Knobs(NamedTuple):
 
     BOUNDARY: bool = True  # False: there are no boundary files; a create is acknowledged when it is done
     SKEW_MS: int = 1_000  # the largest difference between the clocks of clients that take and collect checkpoints
+    FENCES: bool = True  # fences stay in the WAL. False: they are collected, and a writer checks the manifest after each put
 
 
 class Written(NamedTuple):

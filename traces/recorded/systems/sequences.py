@@ -67,10 +67,10 @@ def creates(facts: Facts, request: Request, key: Key, place: Place) -> Refusal |
     if change.claimed is not None and change.role is not None:
         facts.store.put(facts.epochs, (client, place.where, change.role), change.claimed)
         facts.count("CreateNext, with an epoch")
-    return created(facts, request, key, place, mine)
+    return created(facts, request, key, place)
 
 
-def created(facts: Facts, request: Request, key: Key, place: Place, mine: tuple[Created, ...]) -> Refusal | None:
+def created(facts: Facts, request: Request, key: Key, place: Place) -> Refusal | None:
     """The client knows its file. It may be sure of it at once, or after a check."""
     if heard(request):
         if facts.sure_at_once:
@@ -78,12 +78,18 @@ def created(facts: Facts, request: Request, key: Key, place: Place, mine: tuple[
             if refusal:
                 return refusal
         else:
-            facts.store.put(facts.unchecked, (request.client, place.where),
-                    (*mine, Created(place.id, request.version, request.number, request.answered)))
+            hears(facts, request, place)
     facts.store.put(facts.seen, (request.client, key), request.version)
     begins(facts, place)
     exists(facts, place)
     return facts.count("CreateNext")
+
+
+def hears(facts: Facts, request: Request, place: Place) -> None:
+    """The client is told that its create is done. From now on it has to ask for the boundary."""
+    mine = facts.unchecked.get((request.client, place.where), ())
+    facts.store.put(facts.unchecked, (request.client, place.where),
+                    (*mine, Created(place.id, request.version, request.number, request.answered)))
 
 
 def begins(facts: Facts, place: Place) -> None:

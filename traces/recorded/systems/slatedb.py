@@ -83,6 +83,12 @@ class Slatedb:
             return wal.deletes(facts, request, key, place) if op == "delete" else None
         return None
 
+    def hears(self, request: Request) -> None:
+        """Note that a client is told of its create only now, after it was taken as one without a reply."""
+        place = place_of((request.bucket, request.key))
+        if place is not None and place.folder in SEQUENCED:
+            sequences.hears(self.facts, request, place)
+
     # --- what the keys and contents say
 
     def first(self, facts: Facts, place: Place) -> int:

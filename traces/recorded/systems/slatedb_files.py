@@ -4,7 +4,7 @@ A file of the model is a set of updates, with an epoch for each role. Of two fil
 matters. So a file is mapped together with the one before it, to what is lost and to what must not have been added:
 
     a counter that goes back                    an update is lost
-    an L0 view that goes, with nothing compacted    an update is lost
+    an L0 view that goes, with nothing compacted    an update is lost. (A compaction may leave no row, and so no run)
     a checkpoint that is in it twice            an update of nobody: an update is in a history once
     an epoch that differs                       a claim. A program may leave out epochs: the next one stands for any higher one
     the mark of a destroyed database is new     a seal, which raises all epochs
@@ -35,7 +35,7 @@ def change_of(folder: str, before: Any, after: Any) -> Edit:
     if not isinstance(before, Manifest):
         return Edit(File(epochs=was), File(epochs=now))
     gone, new = l0_views(before) - l0_views(after), l0_views(after) - l0_views(before)
-    if (after.compacted, after.segments) != (before.compacted, before.segments):
+    if compacted(after) != compacted(before):
         gone = frozenset()
     lost = [name for name in COUNTERS if getattr(after, name) < getattr(before, name)]
     lost += [f"L0 view {one}" for one in sorted(gone)]
@@ -44,6 +44,10 @@ def change_of(folder: str, before: Any, after: Any) -> Edit:
         return Edit(File(frozenset([(None, one) for one in lost]), epochs=was), File(frozenset([*added, SEAL]), epochs=now))
     return Edit(File(frozenset([(None, one) for one in lost]), epochs=was), File(frozenset(added), epochs=now),
                   WRITER if new else None)
+
+
+def compacted(manifest: Manifest) -> tuple[Any, ...]:
+    return manifest.compacted, manifest.segments, manifest.last_compacted_l0_view_id
 
 
 def l0_views(manifest: Manifest) -> frozenset[str]:

@@ -1,7 +1,8 @@
 """Map requests for objects of a write-ahead log to actions of write_ahead_log.
 
 No log shows where a writer is. It is taken to be as far as it can be, but not behind what is flushed. A record is acknowledged
-once it is put: fences take the place of the check of the manifest's epoch.
+once it is put: fences take the place of the check of the manifest's epoch. Where fences are collected, no log shows whether it
+is acknowledged.
 """
 
 from highwater.model.abstract import write_ahead_log as log
@@ -39,7 +40,7 @@ def appends(facts: Facts, request: Request, key: Key, place: Place) -> Refusal |
     if fence and epoch is not None:
         facts.store.put(facts.fences, (place.where, place.id), epoch)
         return facts.count("CreateFence")
-    refusal = accepts(facts, request, place, w, epoch) if epoch is not None else None
+    refusal = accepts(facts, request, place, w, epoch) if epoch is not None and facts.knobs.FENCES else None
     return refusal or facts.count("CreateNext, of the WAL")
 
 

@@ -1,0 +1,132 @@
+"""Judge what callers of a database were told, and read everything back at the end.
+
+Three things are compared: the rows of the log, what callers saw, and what the store holds in the end. Nothing acknowledged is
+lost. Nothing is there that definitely failed. A checkpoint that lasts shows all that was acknowledged before it was asked for.
+"""
+
+from collections.abc import Coroutine, Iterator
+from itertools import count
+from typing import Any, TypeVar
+
+from highwater.dst.actors import METRICS, Actors, raise_anomalies
+from highwater.dst.scenarios.database.calls import Asked, Pairs, Taken, View, joined, pairs, seq_of
+from highwater.dst.world.ids import ClientIds
+from highwater.dst.world.store import SimulatedStore
+from highwater.impl.db.db import EVERYTHING, Db, Options
+from highwater.impl.db.manifest import manifests_of
+from highwater.impl.db.pinned import DbReader
+from highwater.impl.errors import StoreError
+from highwater.impl.stores.memory import MemoryStore
+from highwater.impl.world import World
+from highwater.traces.event import Event
+from highwater.traces.histories.serial import Operation, anomalies
+from highwater.traces.histories.versions import Batch, Logged, Read, logged, named, of_batches, of_reads
+from highwater.traces.protocols.db import ROOT, WAL
+from highwater.traces.refine import Failure
+
+Result = TypeVar("Result")
+SAID = {"written": "committed", "not written": "failed"}  # of writes; after anything else the batch may be there
+
+
+def final_check(actors: Actors, events: list[Event]) -> None:
+    log, kept = logged(events, WAL), actors.kept
+    batches = [one.batch for one in kept if isinstance(one, Asked)]
+    raise_anomalies([*of_batches(log, batches)])
+    raise_anomalies(anomalies(*history(actors.history(), kept, log, batches)))
+    reads = [one for one in kept if isinstance(one, Read)]
+    raise_anomalies([*of_reads(log, reads, actors.shape.skew_ms, joined)])
+    raise_anomalies([*read_back(actors, log)])
+
+
+# --- what callers saw
+
+def history(operations: list[Operation], kept: list[Any], log: Logged, batches: list[Batch]
+            ) -> tuple[list[Operation], list[str]]:
+    """Return the writes and the reads as those of a list of updates, and the list in the end.
+
+    A writer may show what is old once another one has opened. So only the reads of the latest one count, and those with which a
+    reader begins."""
+    names = named(log, batches)
+    order = [(seq, names[seq]) for seq in sorted(names) if names[seq]]
+    found = [of._replace(said=SAID.get(of.said, "unknown")) for of in operations if of.update]
+    views = [one for one in kept if isinstance(one, View)]
+    for view in views:
+        of = operations[view.place]
+        if not any(other.epoch > view.epoch > 0 and operations[other.place].end < of.begin for other in views):
+            found.append(of._replace(said="read", seen=tuple(name for seq, name in order if seq <= view.seq)))
+    return found, [name for _, name in order]
+
+
+# --- the end
+
+class Still:
+    """A clock that stands still."""
+
+    def __init__(self, at_ms: int):
+        self.at_ms = at_ms
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+
+def done(work: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of work that waits for nothing: a store in memory answers at once."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("it waits for something")
+
+
+def world_of(store: SimulatedStore, now_ms: int, number: int) -> World:
+    """Return a world with a copy of the store, for a client of this number that nobody else has."""
+    copy, clock = MemoryStore(lambda: now_ms), Still(now_ms)
+    for key in store.keys:
+        done(copy.put(key, store.objects[key][0].body))
+    return World(copy, clock, ClientIds(clock, number, count()), METRICS)  # pyright: ignore[reportArgumentType]  # it only stands
+
+
+def read_back(actors: Actors, log: Logged) -> Iterator[str]:
+    """Open the database on what is in the store, and read all of it, and all of each checkpoint that lasts."""
+    if not log.rows:
+        return
+    now_ms = actors.kernel.now_ms
+    world = world_of(actors.store, now_ms, len(actors.ids))
+    operations, reads = actors.history(), list[Read]()
+    for taken in [one for one in actors.kept if isinstance(one, Taken) and one.lasts]:
+        seq, shown = opened(f"checkpoint {taken.id}", checkpoint(world, taken.id))
+        least = acked_before(operations[taken.place].begin, operations, actors.kept)
+        if seq < least:
+            yield f"old checkpoint: {taken.id} shows the rows up to {seq}, and {least} was written before it was asked for"
+        reads.append(Read(f"checkpoint {taken.id}", seq, now_ms, now_ms, EVERYTHING, shown))
+    seq, shown = opened("the database", whole(world))
+    if seq != log.last:
+        yield f"rows lost: in the end the last number is {seq}, and the log ends with {log.last}"
+    reads.append(Read("the end", seq, now_ms, now_ms, EVERYTHING, shown))
+    yield from of_reads(log, reads, actors.shape.skew_ms, joined)
+
+
+def opened(what: str, work: Coroutine[Any, Any, tuple[int, Pairs]]) -> tuple[int, Pairs]:
+    try:
+        return done(work)
+    except StoreError as error:
+        raise Failure("safety", "history:cannot read", f"in the end {what} cannot be read: {type(error).__name__}: {error}"
+                      ) from error
+
+
+async def whole(world: World) -> tuple[int, Pairs]:
+    db = await Db.open(world, ROOT, Options(joined, poll_ms=0))
+    return db.seq, await pairs(db._reader(EVERYTHING).scan(EVERYTHING, world.clock.now_ms(), db.seq))
+
+
+async def checkpoint(world: World, taken: str) -> tuple[int, Pairs]:
+    reader = DbReader(manifests_of(world, ROOT), ROOT)
+    await reader.open(taken)
+    return seq_of(reader), await pairs(reader.snapshot().scan())
+
+
+def acked_before(moment: int, operations: list[Operation], kept: list[Any]) -> int:
+    """Return the highest number that a caller was told before this moment; 0 if there is none."""
+    numbers = {one.batch.name: one.batch.seq for one in kept if isinstance(one, Asked)}
+    return max((numbers[of.update] for of in operations if of.update and of.end is not None and of.end < moment), default=0)
+

@@ -1,0 +1,134 @@
+"""The clients beside the writers of a database: readers, operators, compactors and collectors."""
+
+from typing import Any
+
+from highwater.dst.actors import Actors, said_by
+from highwater.dst.scenarios.database.calls import Call, View, asked, read, seq_of
+from highwater.dst.scenarios.database.shape import POLL_MS, Impl
+from highwater.dst.sim.kernel import Client
+from highwater.impl.db import compactor as compaction
+from highwater.impl.db.compaction import Form
+from highwater.impl.db.compactor import DbCompactor
+from highwater.impl.db.manifest import manifests_of
+from highwater.impl.db.pinned import DbReader
+from highwater.impl.db.tiers import Tiers
+from highwater.impl.protocols import checkpoints, db_reader
+from highwater.impl.protocols.database_gc import Options as GcOptions
+from highwater.impl.world import World
+from highwater.traces.protocols.db import ROOT
+from highwater.traces.protocols.db_calls import CALLS
+
+
+async def begun(actors: Actors, client: Client, world: World) -> None:
+    """Wait until a writer has perhaps opened the database, and no clock is before 1970: an expiry of 0 means never."""
+    await world.clock.sleep_ms(1 + actors.shape.skew_ms + actors.choose(f"{client.name}.apart", 2 * actors.shape.apart_ms))
+
+
+async def reader(actors: Actors, client: Client, world: World, number: int) -> None:
+    """Follow the writers, and read snapshots, some of them long after they were taken."""
+    impl = actors.build(world, actors.shape, number)
+    await begun(actors, client, world)
+    instance: DbReader | None = None
+    snapshots: list[tuple[Any, int]] = []
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        await actors.pause(client, world)
+        if instance is None:
+            instance = await followed(actors, client, world, impl)
+            continue
+        snapshots.append((instance.snapshot(), seq_of(instance)))
+        at = actors.choose(f"{client.name}.snapshot", len(snapshots))
+        await read(actors, client, snapshots[at][1], snapshots[at][0])
+        if actors.choose(f"{client.name}.ends", 2):
+            snapshots.pop(at)[0].end()
+    if instance is not None:
+        await instance.close()
+        actors.tell(client, "closed", b"")
+
+
+async def followed(actors: Actors, client: Client, world: World, impl: Impl) -> DbReader | None:
+    """Open a reader that polls; None if that failed."""
+    instance = impl.reader(manifests_of(world, ROOT), ROOT, db_reader.Options(POLL_MS, actors.shape.lease_ms, 200, 8))
+    call = Call(actors, client)
+    said = await said_by(CALLS, "follow", actors.in_time(client, instance.open()))
+    call.end(said)
+    if said.told != "opened":
+        return None
+    actors.kept.append(View(call.place, seq_of(instance)))
+    return instance
+
+
+# --- operators
+
+CHANGES = ("take", "take", "refresh", "delete", "open", "open")
+
+
+async def operator(actors: Actors, client: Client, world: World, number: int) -> None:
+    """Take checkpoints, renew, read and delete them."""
+    shape, impl, mine = actors.shape, actors.build(world, actors.shape, number), list[str]()
+    await begun(actors, client, world)
+    manifests = manifests_of(world, ROOT)
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        await actors.pause(client, world)
+        what = CHANGES[actors.choose(f"{client.name}.change", len(CHANGES))] if mine else "take"
+        checkpoint = mine[actors.choose(f"{client.name}.which", len(mine))] if mine else ""
+        if what == "take":
+            await taken(actors, client, manifests, mine)
+        elif what == "open":
+            await opened(actors, client, world, impl, checkpoint)
+        elif what == "refresh":
+            await asked(actors, client, "refresh", checkpoints.refresh(manifests, checkpoint, shape.lease_ms, 8))
+        else:
+            mine.remove(checkpoint)
+            await asked(actors, client, "delete", checkpoints.delete(manifests, checkpoint, 8))
+
+
+async def taken(actors: Actors, client: Client, manifests: Any, mine: list[str]) -> None:
+    """Take a checkpoint with a lease: it shows what is flushed."""
+    checkpoint, call = checkpoints.new_id(manifests), Call(actors, client)
+    said = await said_by(CALLS, "take", actors.in_time(client, checkpoints.create(
+        manifests, checkpoint, actors.shape.lease_ms, attempts=8)))
+    call.end(said)
+    if said.told == "taken":
+        mine.append(checkpoint)
+
+
+async def opened(actors: Actors, client: Client, world: World, impl: Impl, checkpoint: str) -> None:
+    """Read a checkpoint."""
+    instance = impl.reader(manifests_of(world, ROOT), ROOT)
+    said = await asked(actors, client, "view", instance.open(checkpoint))
+    if said.told == "opened":
+        await read(actors, client, seq_of(instance), instance.snapshot())
+        await instance.close()
+
+
+# --- compactors and collectors
+
+async def compactor(actors: Actors, client: Client, world: World, number: int) -> None:
+    """Open a compactor, and compact until another one has taken over; then open another one."""
+    shape, impl, instance = actors.shape, actors.build(world, actors.shape, number), None
+    options = compaction.Options(0, Tiers(shape.sources, max(shape.sources, 4)), Form(200, 0, 64, 2), shape.pin_ms, 8)
+    await begun(actors, client, world)
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.pause", 2 * shape.apart_ms))
+        if instance is None:
+            instance = impl.compactor(compaction.stores_of(world, ROOT), ROOT, options)
+        if not instance.epoch and (await asked(actors, client, "begin", instance.open())).told != "opened":
+            continue
+        if (await asked(actors, client, "compact", compacted(instance))).told == "ended":
+            instance = None
+
+
+async def compacted(instance: DbCompactor) -> Any:
+    return await instance.compact_once()
+
+
+async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
+    shape, impl = actors.shape, actors.build(world, actors.shape, number)
+    stores, options = compaction.stores_of(world, ROOT), GcOptions(shape.min_age_ms, shape.fences)
+    await begun(actors, client, world)
+    await actors.collect_in_rounds(
+        client, lambda: world.clock.sleep_ms(shape.min_age_ms // 2 + 1 + actors.choose(f"{client.name}.pause", 300)),
+        lambda: said_by(CALLS, "collect", actors.in_time(client, impl.collect(stores, ROOT, options))))

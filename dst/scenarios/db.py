@@ -1,0 +1,79 @@
+"""Simulate a whole database on SlateDB's own bytes: writers that take over from each other, readers, operators, compactors and
+collectors (impl/db).
+
+traces/protocols/db.py judges each request. What callers saw is judged by the rows: each write has a number, and each read shows
+the newest versions at or below its own (traces/histories/versions.py). At the end the database is opened once more, and each
+checkpoint that lasts is read. The clients are in dst/scenarios/database/.
+
+With an audit a writer opens last, undisturbed, and reads everything.
+"""
+
+from highwater.dst.scenario import PATIENCE, Scenario
+from highwater.dst.scenarios.database import others
+from highwater.dst.scenarios.database.end import final_check
+from highwater.dst.scenarios.database.shape import MOST, Impl, Shape, draw_shape, length, production, waits_ms
+from highwater.dst.scenarios.database.writer import writer
+from highwater.traces.event import Event
+from highwater.traces.protocols.db import KEYS, SSTS, WAL, Constants, Trace, refiner
+from highwater.traces.protocols.db_calls import WORDS
+from highwater.traces.refine import refiner_of
+
+__all__ = ["SCENARIO", "Impl", "production"]
+
+ROLES = {"Writer": ("writers", "calls"), "Reader": ("readers", "reads"), "Operator": ("operators", "changes"),
+         "Compactor": ("compactors", "compactions"), "Collector": ("collectors", "rounds")}
+
+
+def trace_of(shape: Shape) -> Trace:
+    clients = tuple((role, MOST[number]) for role, (number, _) in ROLES.items())
+    return Trace(refiner_of(refiner, Constants(clients)), KEYS, shape.skew_ms, shape.fences)
+
+
+def trace_options(shape: Shape) -> list[str]:
+    return [*[f"--shape skew_ms={shape.skew_ms}"] * bool(shape.skew_ms), *["--shape fences=True"] * shape.fences]
+
+
+MOMENTS = ("flushed", "compacted", "sst collected", "wal collected", "taken over")
+
+
+def moments_of(events: list[Event], shape: Shape) -> set[str]:
+    found, openers = set[str](), set[str]()
+    for e in events:
+        if e.kind == "told":
+            found |= {"compacted"} & {e.op}
+            openers |= {e.client} if e.op == "opened" and e.client.startswith("Writer") else set()
+        elif e.kind == "applied" and e.op == "create" and e.key.startswith(SSTS):
+            found |= {"flushed"} if e.client.startswith("Writer") else set()
+        elif e.kind == "applied" and e.op == "delete" and e.status == 204:
+            found |= {f"{name} collected" for name, prefix in (("sst", SSTS), ("wal", WAL.prefix)) if e.key.startswith(prefix)}
+    return found | ({"taken over"} if len(openers) > 1 else set())
+
+
+SCENARIO = Scenario(
+    stem="db",
+    shape=Shape,
+    draw_shape=draw_shape,
+    roles=ROLES,
+    most=MOST,
+    optional=("Reader", "Operator", "Compactor", "Collector"),
+    mildest=Shape(apart_ms=1, pause_ms=1, audit=False),
+    tiny=Shape(writers=1, calls=3, readers=0, reads=0, operators=0, changes=0, compactors=0, compactions=0, collectors=0,
+               rounds=0, apart_ms=1, pause_ms=1, audit=False),
+    waits_ms=waits_ms,
+    length=length,
+    production=production,
+    work={"Writer": writer, "Reader": others.reader, "Operator": others.operator, "Compactor": others.compactor,
+          "Collector": others.collector},
+    audit=(("Writer#0",),),
+    share=0.2,
+    trace_of=trace_of,
+    trace_options=trace_options,
+    final_check=final_check,
+    told=WORDS,
+    moments=MOMENTS,
+    moments_of=moments_of,
+    cost={},
+    model="database_metadata",
+    rare=(PATIENCE, PATIENCE),
+    needs=("create", "update", "cache", "list"),
+)

@@ -1,0 +1,214 @@
+"""The simulation of a whole database: bugs die of what they should, and each of its judges sees what it is for."""
+
+from typing import Any
+
+import pytest
+
+from highwater.dst.mutants.db import BUILDS
+from highwater.dst.run_spec import Run
+from highwater.dst.scenarios import named
+from highwater.dst.simulate import simulate
+from highwater.dst.zoo import expected
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
+from highwater.impl.codecs.slatedb.tables import Checkpoint, Sst, SstInfo, View
+from highwater.impl.db.build import wal_of
+from highwater.impl.db.rows import MERGE, TOMBSTONE, VALUE, Row
+from highwater.impl.db.writes import delete, put
+from highwater.impl.layout import key_of_sst
+from highwater.impl.manifests.spans import Span
+from highwater.traces.event import EMPTY, Event
+from highwater.traces.histories.versions import Batch, Logged, Read, logged, of_batches, of_reads, possible
+from highwater.traces.histories.versions import named as names_of
+from highwater.traces.protocols.db import MANIFESTS, ROOT, WAL
+from highwater.traces.recorded.systems.slatedb_files import change_of
+from highwater.traces.refine import Failure
+
+STEM = "db"
+EVERYTHING = Span()
+
+
+# --- rows
+
+def joined(key: bytes, found: bytes | None, operand: bytes) -> bytes:
+    return (found or b"") + operand
+
+
+def row(seq: int, kind: int = VALUE, value: bytes = b"", expire_ms: int | None = None, key: bytes = b"a") -> Row:
+    return Row(key, seq, kind, value, 0, expire_ms)
+
+
+@pytest.mark.parametrize("rows, shown", [
+    ([], [None]), ([row(1, VALUE, b"1")], [b"1"]), ([row(2, TOMBSTONE), row(1, VALUE, b"1")], [None]),
+    ([row(2, MERGE, b"2"), row(1, VALUE, b"1")], [b"12"]), ([row(2, MERGE, b"2"), row(1, TOMBSTONE)], [b"2"]),
+    ([row(1, VALUE, b"1", 5)], [None]), ([row(1, VALUE, b"1", 15)], [b"1", None]), ([row(1, VALUE, b"1", 25)], [b"1"]),
+    ([row(2, VALUE, b"2", 5), row(1, VALUE, b"1")], [None]), ([row(2, MERGE, b"2", 5), row(1, VALUE, b"1")], [b"1"]),
+    ([row(2, MERGE, b"2", 15), row(1, VALUE, b"1")], [b"12", b"1"])])
+def test_what_versions_may_show_between_ten_and_twenty(rows, shown):
+    assert possible(rows, 10, 20, joined) == shown
+
+
+LOG = Logged((row(1, VALUE, b"1.0"), row(2, VALUE, b"1.1", key=b"b"), row(2, TOMBSTONE), row(3, VALUE, b"1.2")))
+
+
+@pytest.mark.parametrize("seq, shown, says", [
+    (1, [(b"a", b"1.0")], ""), (2, [(b"b", b"1.1")], ""), (3, [(b"a", b"1.2"), (b"b", b"1.1")], ""), (0, [], ""),
+    (1, [], "wrong read"), (2, [(b"a", b"1.0"), (b"b", b"1.1")], "wrong read"), (1, [(b"a", b"1.2")], "wrong read"),
+    (3, [(b"b", b"1.1"), (b"a", b"1.2")], "out of order"), (1, [(b"a", b"1.0"), (b"z", b"1.0")], "strange key")])
+def test_a_read_shows_the_newest_versions_at_or_below_its_number(seq, shown, says):
+    found = [*of_reads(LOG, [Read("Reader#0", seq, 0, 0, EVERYTHING, tuple(shown))], 0, joined)]
+    assert [one.partition(":")[0] for one in found][:1] == [says] * bool(says)
+
+
+BATCHES = [Batch("1.0", (put(b"a", b"1.0"),), 1), Batch("1.1", (delete(b"a"), put(b"b", b"1.1")), 2),
+           Batch("1.2", (put(b"a", b"1.2"),))]
+
+
+@pytest.mark.parametrize("log, batches, says", [
+    (LOG, BATCHES, ""), (Logged(LOG.rows[:2]), BATCHES[:2], "not the batch"),
+    (LOG, [BATCHES[0]._replace(seq=7)], "not the batch"),
+    (LOG, [BATCHES[0], BATCHES[2]._replace(seq=1)], "number given twice"), (Logged(LOG.rows[::-1]), [], "numbers go back")])
+def test_a_batch_is_whole_and_numbers_rise(log, batches, says):
+    found = [*of_batches(log, batches)]
+    assert [one.partition(":")[0] for one in found][:1] == [says] * bool(says)
+
+
+def test_a_batch_is_known_by_its_number_or_by_its_values():
+    assert names_of(LOG, BATCHES) == {1: "1.0", 2: "1.1", 3: "1.2"}
+    assert names_of(LOG, BATCHES[2:]) == {1: "torn 1", 2: "torn 2", 3: "1.2"}
+    assert names_of(Logged((row(4, TOMBSTONE),)), []) == {4: ""}
+
+
+def test_the_log_is_what_was_first_put_under_each_id():
+    def wrote(i: int, value: bytes) -> Event:
+        return applied("create", WAL.key(i), wal_of([row(i, VALUE, value)]).body)
+
+    events = [wrote(2, b"2"), applied("create", WAL.key(1), b""), wrote(2, b"late"), wrote(3, b"3")]
+    assert [one.value for one in logged(events, WAL).rows] == [b"2", b"3"]
+
+
+# --- requests
+
+def applied(op: str, key: str, body: bytes = b"", status: int = 200, request: int = 1) -> Event:
+    found = status == 200
+    return EMPTY._replace(t_ms=request, client="Writer#0", request=request, kind="applied", op=op, key=key, status=status,
+                          version=f"v{request}" * found, body=body, awaited=True)
+
+
+SSTS = [f"0000000000000000000000000{i}" for i in range(2)]
+UPLOADS = [("create", key_of_sst(ROOT, sst), b"sst", 200) for sst in SSTS]
+ASKS = "get", MANIFESTS.boundary_key, b"", 404
+GONE = "delete", key_of_sst(ROOT, SSTS[0]), b"", 204
+
+
+def manifest(sst: str, **more: Any) -> bytes:
+    return ManifestCodec().encode(Manifest(initialized=True)._replace(
+        l0=(View(sst, sst),), ssts=(Sst(sst, SstInfo(b"a"), 2),), **more))
+
+
+FIRST = "create", MANIFESTS.key(1), manifest(SSTS[0]), 200
+
+
+def second(*checkpoints: Checkpoint) -> tuple[str, str, bytes, int]:
+    """Return the put of a manifest in which a compaction has put one SST in the place of the other."""
+    return "create", MANIFESTS.key(2), manifest(
+        SSTS[1], checkpoints=checkpoints, last_compacted_l0_view_id=SSTS[0], last_compacted_l0_sst_id=SSTS[0]), 200
+
+
+def refusal(*requests: tuple[str, str, bytes, int]) -> str:
+    """Return the signature of the request that is refused; "" if none is."""
+    trace = named(STEM).trace_of(named(STEM).shape())
+    try:
+        for number, request in enumerate(requests, 1):
+            trace.observe(applied(*request, number))
+    except Failure as failure:
+        return failure.signature
+    return ""
+
+
+def test_a_manifest_names_what_is_there():
+    assert refusal(*UPLOADS, FIRST) == "" and refusal(FIRST) == "refinement:sst"
+
+
+def test_no_sst_is_deleted_that_the_manifest_or_a_checkpoint_names():
+    checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001", 1, 0, 0)
+    assert refusal(*UPLOADS, GONE) == "" and refusal(*UPLOADS, FIRST, GONE) == "refinement:sst"
+    assert refusal(*UPLOADS, FIRST, ASKS, second(), GONE) == ""
+    assert refusal(*UPLOADS, FIRST, ASKS, second(checkpoint), GONE) == "refinement:sst"
+
+
+def test_a_client_that_goes_on_after_its_create_has_to_ask_for_the_boundary():
+    """As long as it does nothing else, the reply may be lost, and then it knows nothing of its create."""
+    assert refusal(*UPLOADS, FIRST, ASKS, second()) == ""
+    assert refusal(*UPLOADS, FIRST, (*UPLOADS[0][:2], b"", 412), second()) == "refinement:AckIsChecked"
+    trace = named(STEM).trace_of(named(STEM).shape())
+    for number, request in enumerate((*UPLOADS, FIRST), 1):
+        trace.observe(applied(*request, number))
+    trace.observe(applied(*FIRST[:3], 0, 3)._replace(kind="timeout", version="", t_ms=300))
+    trace.observe(applied("get", MANIFESTS.key(1), FIRST[2], 200, 4)._replace(t_ms=301, version="v3"))
+    trace.observe(applied(*second(), 5)._replace(t_ms=302))
+
+
+def test_a_log_object_that_a_checkpoint_has_seen_stays():
+    seen = "create", MANIFESTS.key(1), ManifestCodec().encode(Manifest(initialized=True, wal_id_last_seen=1)), 200
+    assert refusal(seen, ("delete", WAL.key(1), b"", 204)) == "refinement:wal"
+
+
+def test_a_compaction_may_leave_no_row_and_so_no_run():
+    before = ManifestCodec().decode(manifest(SSTS[0]))
+    lost = before._replace(l0=(), ssts=())
+    compacted = lost._replace(last_compacted_l0_view_id=SSTS[0], last_compacted_l0_sst_id=SSTS[0])
+    assert lost_by(before, lost) and not lost_by(before, compacted)
+
+
+def lost_by(before: Manifest, after: Manifest) -> object:
+    change = change_of("manifest", before, after)
+    assert not isinstance(change, str)
+    return change.base.updates
+
+
+# --- runs
+
+SEEDS: dict[str, tuple[int, str]] = {  # mutant -> its first failing seed, and the signature
+    "flush_drops_tombstones": (6, "history:wrong read"),
+    "flush_drops_versions": (39, "history:wrong read"),
+    "l0_order": (89, "history:wrong read"),
+    "uploaded_later": (1, "refinement:sst"),
+    "unheard_flush_is_done": (39, "history:wrong read"),
+    "replay_stops_at_fences": (2, "history:numbers go back"),
+    "append_not_checked": (12, "history:number given twice"),
+    "unheard_write_is_done": (26, "call:write AlreadyExists"),
+    "replayed_twice": (2, "history:applied twice"),
+    "numbers_start_anew": (2, "history:numbers go back"),
+    "operands_backwards": (70, "history:wrong read"),
+    "stops_at_operands": (8, "history:wrong read"),
+    "expired_shows_older": (39, "history:wrong read"),
+    "snapshot_shows_latest": (2, "history:wrong read"),
+    "filter_says_no": (28, "history:wrong read"),
+    "l0_forgotten": (5, "history:wrong read"),
+    "manifests_mixed": (26, "history:wrong read"),
+    "log_not_seen": (3, "history:old checkpoint"),
+    "compaction_drops_tombstones": (24, "history:wrong read"),
+    "compaction_drops_versions": (57, "history:wrong read"),
+    "inputs_deleted": (2, "refinement:sst"),
+}
+
+
+def test_each_mutant_is_here():
+    assert SEEDS.keys() == BUILDS.keys() and all(
+        says.startswith(expected(name, True, STEM)) for name, (_, says) in SEEDS.items())
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_a_mutant_dies_of_what_it_should(name):
+    seed, says = SEEDS[name]
+    assert simulate(Run(seed, STEM, mutant=name)).signature == says
+
+
+def test_production_refines_and_does_all_that_it_is_about():
+    of, found = named(STEM), set[str]()
+    for seed in range(60):
+        outcome = simulate(Run(seed, STEM))
+        assert not outcome.kind, (seed, outcome.signature, outcome.message)
+        found |= of.moments_of(outcome.events, outcome.shape)
+    assert found == set(of.moments)

@@ -1,0 +1,216 @@
+"""Safety: every request of the trace is an action that the abstract models of a database's parts allow, in the order in which
+the store has applied them.
+
+Nothing is mapped here a second time. The machine that judges recorded logs of SlateDB (traces/recorded/systems/slatedb.py) is
+given each event as the request of such a log. It has no order to search for, because a simulated store knows it. Two facts that
+such a log has are found out on the way:
+
+    whose request it is     after a crash a client is another one, which knows nothing
+    who was told            a create counts as heard once its client goes on, for its reply may still be lost
+
+Three checks are of no part, because those models know a database's own SSTs only once they are shared:
+
+- A manifest names only SSTs that are there.
+- No SST is deleted that the latest manifest names, or one that a listed checkpoint keeps.
+- No WAL object is deleted that a listed checkpoint has seen, and that its manifest has not flushed.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.layout import Namespace, key_of_sst, sst_of
+from highwater.model.core import Model, Process
+from highwater.traces import trace
+from highwater.traces.calls import outside, untrue
+from highwater.traces.event import Event
+from highwater.traces.form import MUTATIONS, Keys
+from highwater.traces.protocols.db_calls import CALLS
+from highwater.traces.recorded.orders import Step
+from highwater.traces.recorded.s3log import Body, Listed, Request
+from highwater.traces.recorded.s3store import Change
+from highwater.traces.recorded.systems.facts import Knobs
+from highwater.traces.recorded.systems.slatedb import Slatedb
+from highwater.traces.recorded.systems.slatedb_layout import content_of
+from highwater.traces.refine import Failure, Refiner
+
+ROOT = "db"
+MANIFESTS, COMPACTIONS, WAL = (Namespace(ROOT, name) for name in ("manifest", "compactions", "wal"))
+SSTS = key_of_sst(ROOT, "").removesuffix(".sst")
+KEYS = Keys(f"{ROOT}/", (MANIFESTS.prefix, COMPACTIONS.prefix, WAL.prefix, SSTS),
+            (MANIFESTS.boundary_key, COMPACTIONS.boundary_key))
+OPS = {"create": "put", "update": "put", "get_if_changed": "get", "get_range": "get"}  # of events; others are as in a log
+METHODS = {"put": "PUT", "delete": "DELETE", "head": "HEAD"}
+LOST = 500  # the status of a read whose reply has not come
+
+
+class Constants(NamedTuple):
+    """The most clients of each role. The others are as if the composition of metadata had none, so it has no witnesses."""
+
+    CLIENTS: tuple[tuple[str, int], ...]
+    WRITERS: int = 0
+    COMPACTORS: int = 0
+    OPERATORS: int = 0
+    READERS: int = 0
+    COLLECTORS: int = 0
+    COMPACTIONS_COLLECTORS: int = 0
+    WAL_COLLECTORS: int = 0
+    WAL: bool = False
+
+
+def refiner(c: Constants) -> Refiner:
+    """Return the clients' names. The abstract models take their steps in the machine, where no client has a state of its own.
+    """
+    processes = tuple(Process(f"{role}#{i}", role, i, (), {}) for role, number in c.CLIENTS for i in range(number))
+    return Refiner(Model("db", c, (), processes, {}, {}))
+
+
+class Trace(trace.Trace):
+    """Refines one trace of a database. `fences`: collectors delete fences as they delete other objects of the WAL."""
+
+    calls = CALLS
+
+    def __init__(self, refiner_: Refiner, namespace: Keys = KEYS, skew_ms: int = 0, fences: bool = False):
+        super().__init__(refiner_, namespace, skew_ms)
+        self.fences = fences
+        self.machine = Slatedb(Knobs(SKEW_MS=skew_ms, FENCES=not fences))
+        self.deaths: dict[str, list[tuple[int, int]]] = {}  # process -> of each crash: its time, its last request before
+        self.unheard: dict[str, tuple[Event, Request]] = {}  # client -> its create, of which it may be told next
+
+    def anew(self, refiner: Refiner) -> "Trace":
+        """Return a trace of the same kind that has observed nothing."""
+        of = Trace(refiner, self.namespace, self.skew_ms, self.fences)
+        of.store = self.store.anew()
+        return of
+
+    def _take(self, e: Event) -> None:
+        self._on_time(e)
+        if e.kind == "told":
+            if e.keys and (why := outside(self.calls, e)):
+                raise untrue(self, e, e.keys[1], why)
+            return
+        self._well_formed(e)
+        self._hears(e)
+        if e.kind == "crash":
+            self._dies(e)
+        elif e.kind == "applied" or e.op not in MUTATIONS:
+            self._judge(e)
+
+    # --- whose it is, and who was told
+
+    def _dies(self, e: Event) -> None:
+        """Note the end of a life. Its tasks die at the same time."""
+        process = e.client.partition("/")[0]
+        deaths = self.deaths.setdefault(process, [])
+        last = e.request
+        if deaths and deaths[-1][0] == e.t_ms:
+            last = max(last, deaths.pop()[1])
+        deaths.append((e.t_ms, last))
+
+    def _life(self, e: Event) -> str:
+        """Return the name of a process in the life in which it has sent a request."""
+        process = e.client.partition("/")[0]
+        return f"{process}.{sum(last < e.request for _, last in self.deaths.get(process, ()))}"
+
+    def _hears(self, e: Event) -> None:
+        """Let a client hear of its create, unless this is the end of it without a reply."""
+        if not e.awaited and e.kind == "applied":
+            return
+        known = self.unheard.pop(e.client, None)
+        if known and not (e.kind != "applied" and e.request == known[0].request):
+            self.machine.hears(known[1]._replace(answered=2 * e.request - 1))
+
+    # --- the request of a log
+
+    def _judge(self, e: Event) -> None:
+        request = self._request_of(e)
+        change = Change(request, (ROOT, e.key), request.op)
+        mutates = request.op in ("put", "delete")
+        if mutates and e.status < 300:
+            self._check_named(e)
+        refusal = self.machine.take(Step(len(self.events), request.sent, request.answered, mutates, change))
+        if refusal:
+            refusal = refusal.explain(refusal) if refusal.explain else refusal
+            needs = f"; {refusal.needs}" if refusal.needs else ""
+            raise self._refused(refusal.guard, f"{refusal.why}{needs}")
+        if mutates and e.awaited and e.status == 200:
+            self.unheard[e.client] = e, request
+
+    def _request_of(self, e: Event) -> Request:
+        """Return an event as a request of a log. As long as its client has not gone on, it is told of nothing."""
+        op, conditions, now_us = OPS.get(e.op, e.op), {}, 1000 * max(e.t_ms, 1)
+        if e.op == "create":
+            conditions = {"if-none-match": "*"}
+        elif e.op == "update":
+            conditions = {"if-match": e.condition}
+        elif e.op == "get_if_changed":
+            conditions = {"if-none-match": e.condition}
+        status = e.status if e.kind == "applied" else LOST
+        if op == "put" and status != 200:
+            status = 404 if status == 404 else 412
+        sent, got = (e.body, b"") if op == "put" else (b"", e.body)
+        return Request(
+            e.request, self._life(e), op, METHODS.get(op, "GET"), ROOT, e.key,
+            {"start-after": e.condition} if op == "list" and e.condition else {}, conditions, 2 * e.request, 2 * e.request,
+            2 * e.request + 1, 0, (now_us, now_us, now_us, now_us), status, 0, "", e.version, "", body_of(sent), body_of(got),
+            tuple([Listed(key, 0, "", "") for key in e.keys]), e.truncated)
+
+    # --- what is named is there
+
+    def _check_named(self, e: Event) -> None:
+        if e.op == "delete":
+            if e.key.startswith(SSTS):
+                self._check_sst_spared(e)
+            elif e.key.startswith(WAL.prefix):
+                self._check_log_spared(e)
+        elif e.op == "create" and e.key.startswith(MANIFESTS.prefix):
+            manifest = content_of("manifest", body_of(e.body))
+            if isinstance(manifest, Manifest) and (MANIFESTS.file_id(e.key) or 0) > self._latest():
+                there = self.machine.store.versions
+                if gone := [sst for sst in sorted(manifest.named_ssts) if not there.get((ROOT, key_of_sst(ROOT, sst)))]:
+                    raise self._refused("sst", f"{e.client} puts {e.key}, which names {gone[0]}, and there is no such SST")
+
+    def _check_sst_spared(self, e: Event) -> None:
+        for keeper, manifest in self._kept():
+            if sst_of(ROOT, e.key) in manifest.named_ssts:
+                raise self._refused("sst", f"{e.client} deletes {e.key}, which {keeper} names")
+
+    def _check_log_spared(self, e: Event) -> None:
+        i = WAL.file_id(e.key) or 0
+        for keeper, manifest in self._kept():
+            if manifest.replay_after_wal_id < i <= manifest.wal_id_last_seen:
+                raise self._refused("wal", f"{e.client} deletes {e.key}, which {keeper} has seen, and not flushed")
+
+    def _latest(self) -> int:
+        return max((i for where, i in self.machine.facts.latest.items() if where.folder == "manifest"), default=0)
+
+    def _kept(self) -> Iterator[tuple[str, Manifest]]:
+        """Yield the latest manifest, and that of each checkpoint that it lists."""
+        latest = self._manifest(self._latest())
+        if latest is None:
+            return
+        yield "the latest manifest", latest
+        for one in latest.checkpoints:
+            kept = self._manifest(one.manifest_id)
+            if kept is not None:
+                yield f"the manifest of checkpoint {one.id}", kept
+
+    def _manifest(self, file_id: int) -> Manifest | None:
+        key, store = (ROOT, MANIFESTS.key(file_id)), self.machine.store
+        body = store.bodies.get((key, store.versions.get(key, "")))
+        found = content_of("manifest", body) if body else None
+        return found if isinstance(found, Manifest) else None
+
+    def _refused(self, what: str, why: str) -> Failure:
+        return Failure("refinement", f"refinement:{what}", why, self.refiner.unpacked())
+
+
+NOTHING = Body()
+
+
+@lru_cache(10_000)
+def body_of(data: bytes) -> Body:
+    """Return a body. Its digest is left out: other judges compare contents (traces/store.py)."""
+    return Body(len(data), "", data) if data else NOTHING
+

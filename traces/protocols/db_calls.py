@@ -1,0 +1,74 @@
+"""The answers that the callers of a database may get: of a writer, a reader, a checkpoint, a compactor, a collector (impl/db).
+
+`NoLatest` and `NoDatabase`: nobody has opened the database yet.
+"""
+
+from highwater.traces.calls import (
+    NEVER,
+    NONE,
+    PERHAPS,
+    Answer,
+    Calls,
+    definite,
+    indefinite,
+    returns,
+    with_timeouts,
+)
+
+TRY_AGAIN = "nothing is done: call again"
+
+
+def failing(*names: str, means: str = TRY_AGAIN) -> dict[str, Answer]:
+    """Return definite errors of calls that make no named update."""
+    return {name: definite("failed", means, NONE) for name in names}
+
+
+def doubtful(means: str) -> dict[str, Answer]:
+    return {"OutcomeUnknown": indefinite("in doubt", means, NONE)}
+
+
+FENCED = "another writer has opened: open another one"
+OF_AN_OPEN_WRITER = {**failing("FencedUnapplied", "Closed", means=FENCED), **failing("Unavailable")}
+OF_AN_UPDATE = {**failing("NoLatest", "Unavailable"), **doubtful("it may be listed: call again with the same id")}
+LOST = "the checkpoint is not listed any more, or its lease has ended: take another one"
+CALLS: Calls = with_timeouts({
+    "open": {
+        "Db": returns("opened", "the writer has all rows that were acknowledged before", update=NONE),
+        **failing("FencedUnapplied", "UpdateConflict", "Unavailable", "NoLatest"),
+        **doubtful("it is not open; an epoch may be claimed, so that other writers are fenced"),
+    },
+    "write": {
+        "int": returns("written", "the batch is durable, with this number"),
+        "FencedUnapplied": definite("not written", FENCED), "Closed": definite("not written", FENCED),
+        "Unavailable": definite("not written", TRY_AGAIN, NEVER),
+        "OutcomeUnknown": indefinite("in doubt", "the batch may be there: open another writer, and read", PERHAPS),
+    },
+    **{call: {"NoneType": returns("done", "all that was written before is in SSTs", update=NONE), **OF_AN_OPEN_WRITER,
+              **doubtful("the rows are in the WAL or in SSTs: open another writer")} for call in ("flush", "poll")},
+    "checkpoint": {
+        "str": returns("taken", "the checkpoint has all that was written before the call", update=NONE),
+        **OF_AN_OPEN_WRITER, **OF_AN_UPDATE,
+    },
+    **{call: {"tuple": returns("read", "what the newest rows show", update=NONE), **OF_AN_OPEN_WRITER,
+              **failing("CannotRead", means=LOST)} for call in ("get", "scan")},
+    "follow": {"NoneType": returns("opened", "the reader shows all that was acknowledged before", update=NONE),
+               **OF_AN_UPDATE, **failing("NotReadable", means=LOST)},
+    "view": {"NoneType": returns("opened", "the reader shows what the checkpoint keeps", update=NONE), **failing(
+        "CheckpointMissing", "CheckpointEnded", "NotReadable", means=LOST), **failing("NoLatest", "Unavailable", "NotFound")},
+    "take": {**dict.fromkeys(("Committed", "Recognised"), returns("taken", "the checkpoint is listed", update=NONE)),
+             **OF_AN_UPDATE},
+    **{call: {**dict.fromkeys(("Committed", "Recognised"), returns("done", "the checkpoint is changed", update=NONE)),
+              **failing("CheckpointMissing", "CheckpointEnded", means=LOST), **OF_AN_UPDATE} for call in ("refresh", "delete")},
+    "begin": {"int": returns("opened", "the compactor has this epoch", update=NONE), **OF_AN_UPDATE,
+              "FencedInDoubt": indefinite("ended", "another compactor has opened", NONE)},
+    "compact": {
+        "Compaction": returns("compacted", "the result is in the manifest", update=NONE),
+        "NoneType": returns("done", "there is nothing to compact", update=NONE),
+        **OF_AN_UPDATE, **failing("CannotRead"),
+        "InputMissing": indefinite("in doubt", "the manifest has not what was claimed: an operator has to look", NONE),
+        "FencedInDoubt": indefinite("ended", "another compactor has opened", NONE),
+    },
+    "collect": {"Plan": returns("collected", "these are deleted", update=NONE), **failing("NoDatabase", "CheckpointGone"),
+                **OF_AN_UPDATE},
+})
+WORDS = (*dict.fromkeys(answer.told for answers in CALLS.values() for answer in answers.values()), "closed")
