@@ -24,6 +24,7 @@ TABLES = {stem: table for stem in STEMS if not named(stem).model
 UNSAID = {  # errors that no table has -> why
     "StoreError": "the base of all", "Definite": "a base", "Indefinite": "a base", "Fenced": "a base",
     "TaskCancelled": "of a task, which no call returns", "Unpinned": "caught where it is raised, and the job pinned anew",
+    "BeyondEnd": "of a range, and only reads of SSTs ask for ranges",
 }
 MISSING = {"store_primitives"}  # the calls of a store are judged by their kind of response
 ALSO = {  # protocol -> modules whose errors its table has, too
@@ -122,6 +123,7 @@ def public_calls(stem: str) -> set[str]:
 
 
 NOT_CALLS = {  # public coroutines that are no calls of users -> the call that they are a part of, or that is a part of them
+    "wal_fencing": {"refresh": "the read that an append makes, too; the database calls it alone"},
     "manifest_epochs": {"open_writer": "open", "open_compactor": "open", "open_collector": "open", "opened": "open"},
     "sequenced_write": {"create": "update"},
     "sequenced_metadata_boundary": {"list": "update", "latest": "update", "create": "update", "apply": "update",

@@ -31,7 +31,8 @@ MODULES = (sequenced_files, write_ahead_log, shared_files)
 ALL = (*MODULES, one_object)  # test_mapped.py has its guards
 RECORDED = project.PACKAGE / "traces/recorded"
 PAGE = project.PACKAGE.parent / "docs/checking/strangers.md"
-ELSEWHERE = {"s3store.py": {"store"}, "judge.py": {"Form"}}  # what no abstract model says: the store's answers, the codecs
+# what no abstract model says: the store's answers, the codecs; and the kind of a simulated run's failure
+ELSEWHERE = {"s3store.py": {"store"}, "judge.py": {"Form"}, "db.py": {"refinement"}}
 
 
 OWN = {"judge.py", "machine.py", "orders.py"}  # they make refusals of what a model says, and hand them on
