@@ -16,14 +16,12 @@ from highwater.impl.db.merge import Source, versions
 from highwater.impl.db.reader import Reader, State
 from highwater.impl.db.retention import retained
 from highwater.impl.db.rows import Row
-from highwater.impl.errors import AlreadyExists, OutcomeUnknown, Unavailable
-from highwater.impl.layout import key_of_sst
+from highwater.impl.db.upload import uploaded
 from highwater.impl.manifests.spans import Span, effective, in_run
 from highwater.impl.world import World
 
 EVERYTHING = Span()
 NUMBERS = 32  # bytes of an entry beside key and value, about
-UPLOADS = 100  # attempts to put one SST
 
 
 class Form(NamedTuple):
@@ -85,19 +83,3 @@ def sources(world: World, root: str, manifest: Manifest, spec: Tiered) -> list[S
     l0, runs = inputs(manifest, spec)
     return [*(reader.of_views([(view, effective(view, ssts))], EVERYTHING, None) for view in l0),
             *(reader.of_views([*in_run(run.id, run.views, ssts)], EVERYTHING, None) for run in runs)]
-
-
-async def uploaded(world: World, root: str, sst: str, body: bytes) -> str:
-    """Put an SST with a ULID that nobody else has; return the ULID.
-
-    Raises OutcomeUnknown if no attempt got a reply: it may be there, and nobody names it.
-    """
-    for _ in range(UPLOADS):
-        try:
-            await world.store.create(key_of_sst(root, sst), body)
-        except (OutcomeUnknown, Unavailable):
-            continue
-        except AlreadyExists:
-            pass  # an earlier attempt put it
-        return sst
-    raise OutcomeUnknown(f"SST {key_of_sst(root, sst)!r} could not be put, {UPLOADS} times over")

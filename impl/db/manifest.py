@@ -19,16 +19,15 @@ from highwater.impl.db.build import BLOCK_BYTES, LEAST_FILTERED, VERSION, sst_of
 from highwater.impl.db.log import Commit
 from highwater.impl.db.retention import retained
 from highwater.impl.db.rows import Row
+from highwater.impl.db.upload import uploaded
 from highwater.impl.db.wal import table_of
-from highwater.impl.errors import AlreadyExists, OutcomeUnknown, Unavailable
-from highwater.impl.layout import Namespace, key_of_sst
+from highwater.impl.layout import Namespace
 from highwater.impl.protocols.database_metadata import SequencedManifest
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore
 from highwater.impl.protocols.wal_fencing import Known
 from highwater.impl.world import World
 
-UPLOADS = 100  # attempts to put one SST
 NEVER = -(1 << 63)  # the clock tick of a database without rows
 FIRST = Manifest(initialized=True, last_l0_clock_tick=NEVER)
 
@@ -45,20 +44,6 @@ class Built:
 def manifests_of(world: World, root: str, version: int = 2) -> MetadataStore:
     """Return the manifests of a database on SlateDB's own bytes. `version`: of its first one; then it stays as it is."""
     return MetadataStore(world, Namespace(root, "manifest"), SameVersion(PHASES[version]))
-
-
-async def uploaded(world: World, root: str, body: bytes) -> str:
-    """Put an SST under a new id, and return the id. Raises OutcomeUnknown: it may be there, and nobody names it."""
-    sst = world.ids.new_id()
-    for _ in range(UPLOADS):
-        try:
-            await world.store.create(key_of_sst(root, sst), body)
-        except (OutcomeUnknown, Unavailable):
-            continue
-        except AlreadyExists:
-            pass  # an earlier attempt: nobody else has this ULID
-        return sst
-    raise OutcomeUnknown(f"SST {key_of_sst(root, sst)!r} could not be put, {UPLOADS} times over")
 
 
 class WrittenManifest(SequencedManifest):
@@ -115,7 +100,7 @@ class WrittenManifest(SequencedManifest):
         return retained(versions, keep_from, now_ms, False)
 
     async def _uploaded(self, body: bytes) -> str:
-        return await uploaded(self.metadata.world, self.root, body)
+        return await uploaded(self.metadata.world, self.root, self.metadata.world.ids.new_id(), body)
 
 
 def of_one_key(rows: list[Row]) -> Iterator[tuple[bytes, list[Row]]]:

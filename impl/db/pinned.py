@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 from highwater.impl.db import wal
 from highwater.impl.db.cache import USUAL_BYTES, Cache
+from highwater.impl.db.memtable import size_of
 from highwater.impl.db.merge import Shown
 from highwater.impl.db.reader import Reader, State
-from highwater.impl.db.rows import Row
 from highwater.impl.manifests.spans import Span
 from highwater.impl.protocols import db_reader
 from highwater.impl.protocols.db_reader import USUAL, Options, Scan
@@ -18,11 +18,6 @@ from highwater.impl.protocols.db_reader_view import Form
 from highwater.impl.protocols.sequenced_metadata import MetadataStore
 
 EVERYTHING = Span()
-NUMBERS = 24  # bytes of a row's number and times
-
-
-def size_of(row: Row) -> int:
-    return NUMBERS + len(row.key) + len(row.value)
 
 
 class Snapshot:

@@ -36,13 +36,14 @@ from highwater.impl.codecs.slatedb.tables import (
 )
 from highwater.impl.db import claims, compaction, compactor, tiers
 from highwater.impl.db import db as writer
-from highwater.impl.db.compaction import Form, uploaded
+from highwater.impl.db.compaction import Form
 from highwater.impl.db.compactor import DbCompactor, Options, run, stores_of
 from highwater.impl.db.db import Db
 from highwater.impl.db.reader import CannotRead
 from highwater.impl.db.retention import retained
 from highwater.impl.db.rows import MERGE, TOMBSTONE, Row
 from highwater.impl.db.tiers import Tiers, pick
+from highwater.impl.db.upload import uploaded
 from highwater.impl.errors import FencedInDoubt, OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.manifests.readable import HasSegments

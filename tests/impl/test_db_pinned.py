@@ -14,7 +14,8 @@ from highwater.impl.codecs.slatedb import compactions
 from highwater.impl.codecs.slatedb.compactions import Compactions
 from highwater.impl.codecs.slatedb.tables import Sst, View
 from highwater.impl.db.build import sst_of, wal_of
-from highwater.impl.db.pinned import EVERYTHING, DbReader, Snapshot, size_of
+from highwater.impl.db.memtable import size_of
+from highwater.impl.db.pinned import EVERYTHING, DbReader, Snapshot
 from highwater.impl.db.reader import CannotRead
 from highwater.impl.db.rows import TOMBSTONE, Row
 from highwater.impl.layout import Namespace, key_of_sst
