@@ -69,19 +69,26 @@ async def script(world: World, batches: list[list[Op]], acknowledge: Callable[[]
     await db.close()
 
 
-def lost_at(states: list[tuple[dict[str, Object], int]], batches: list[list[Op]]) -> list[str]:
-    """Open the database at each state, and say what it does not show, or shows although nobody has written it."""
+async def found(world: World) -> dict[bytes, bytes]:
+    """Open the database, and return what it shows."""
+    db = await Db.open(world, "db", OPTIONS)
+    there = await all_of(db)
+    await db.close()
+    return there
+
+
+def shown_after(batches: list[list[Op]]) -> list[dict[bytes, bytes]]:
+    """Return what is to be shown after no batch, after one, and so on."""
     shown, plain = [Plain().shown(0)], Plain()
     for batch in batches:
         plain.apply(batch, 0)
         shown.append(plain.shown(0))
+    return shown
 
-    async def found(world: World) -> dict[bytes, bytes]:
-        db = await Db.open(world, "db", OPTIONS)
-        there = await all_of(db)
-        await db.close()
-        return there
 
+def lost_at(states: list[tuple[dict[str, Object], int]], batches: list[list[Op]]) -> list[str]:
+    """Open the database at each state, and say what it does not show, or shows although nobody has written it."""
+    shown = shown_after(batches)
     wrong = []
     for number, (objects, acknowledged) in enumerate(states):
         there = run(found, world_of(of_state(objects)))
@@ -182,18 +189,8 @@ async def clear(store: ObjectStore) -> None:
 
 def sweep(stores: Any, seed: int, times: int) -> int:
     """Kill processes at drawn requests, each on an empty store, and look at what is left. Return how many were killed."""
-    random, batches, shown, died = Random(seed), batches_of(40), [Plain().shown(0)], 0
-    plain = Plain()
-    for batch in batches:
-        plain.apply(batch, 0)
-        shown.append(plain.shown(0))
-
-    async def found(world: World) -> dict[bytes, bytes]:
-        db = await Db.open(world, "db", OPTIONS)
-        there = await all_of(db)
-        await db.close()
-        return there
-
+    random, batches, died = Random(seed), batches_of(40), 0
+    shown = shown_after(batches)
     for _ in range(times):
         run(lambda world: clear(world.store), world_of(stores.open()))
         number, after = random.randrange(1, 170), random.random() < 0.5
