@@ -82,6 +82,7 @@ class Trace:
     repeats = False  # an SDK below the calls repeats requests by itself
     aside: tuple[str, ...] = ()  # prefixes of keys that hold no part of an update
     collector = ""  # name prefix of clients without model state: a late write of theirs is their own action
+    more: tuple = ()  # further arguments that a trace of the same kind is made with
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
         self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
@@ -98,7 +99,7 @@ class Trace:
 
     def anew(self, refiner: Refiner) -> Self:
         """Return a trace of the same kind that has observed nothing."""
-        trace = type(self)(refiner, self.namespace, self.skew_ms)
+        trace = type(self)(refiner, self.namespace, self.skew_ms, *self.more)
         trace.store = self.store.anew()
         return trace
 

@@ -31,7 +31,7 @@ NO_SDK = "a request that an SDK repeats"
 NO_SESSION = "an update of a session: operators use update ids"
 NO_KV = "a get of a store of keys and values"
 NO_UPDATE = "MetadataStore.update: compactors claim an epoch, all other updates are recognised"
-NO_PINS = "a compactor's pin: here readers and operators take checkpoints"
+SPARED = "a collection without the pins; manifest_checkpoints_not_spared is this bug"
 NO_LOG_CHECKPOINTS = "a checkpoint of the WAL: checkpoints of a database pin no WAL object"
 NO_OBJECT = "a put of the object wal.manifest; manifest_overwrites is this bug in a sequence"
 NO_CHECKPOINTS = "a look for checkpoints in compactions, which have none"
@@ -40,8 +40,7 @@ UNMADE: dict[str, str] = {  # stem/mutant of a part, or the mutant of one sequen
     **{f"sequenced_metadata_boundary/{name}": NO_SDK for name in of_sdks.BUILDS},
     **{f"update_ids/{name}": NO_SESSION for name in ("number_kept", "last_forgotten", "forgotten_is_new")},
     **{f"manifest_compactions/{name}": NO_SST for name in ("refused_is_repeated", "unheard_is_reported", "flush_unread")},
-    **{f"manifest_compactions/{name}": NO_PINS for name in (
-        "never_pins", "pins_with_the_drop", "pins_base", "pinned_not_spared")},
+    "manifest_compactions/pinned_not_spared": SPARED,
     **{f"wal_fencing/{name}": NO_KV for name in ("served_unlogged", "oldest_wins")},
     **{f"wal_fencing/{name}": NO_LOG_CHECKPOINTS for name in (
         "collects_checkpointed", "collects_end", "forgets_checkpoints", "one_too_few")},
@@ -81,7 +80,7 @@ OF_IDS = {mutant: (f"operators: {what}", in_sequence(MANIFEST.name, bug)) for mu
 def of_compactor(bug: Callable[..., Any]) -> Build:
     """Return a database with the stores and the compactor of a mutant of compactions."""
     def build(world: World, shape: Shape, number: int) -> Impl:
-        broken: Any = bug(world, of_compactions.Shape(), number)  # compactors of a database take no pins
+        broken: Any = bug(world, of_compactions.Shape(), number)
         stores: Stores = broken.stores
         impl = production(world, shape, number)
         stores.manifest.codec, stores.manifest.policies = DATABASE, impl.stores.manifest.policies

@@ -158,11 +158,6 @@ class OfDatabase:
         return getattr(self.actors, name)
 
 
-def compactor_of(impl: Impl, root: str, pin_ms: int) -> Any:
-    """Return what makes a compactor of its stores."""
-    return lambda stores: impl.compactor(stores, root, pin_ms=pin_ms)
-
-
 def of_database(actors: Actors, d: int) -> Any:
     """Return actors whose clients are those of database `d`, in the form of dst/scenarios/database_metadata.py."""
     def build(world: World, shape: Shape, number: int) -> database.Impl:
@@ -170,7 +165,7 @@ def of_database(actors: Actors, d: int) -> Any:
         stores = impl.stores(root)
         return database.Impl(
             stores, lambda _, __, **more: impl.open(stores, root, world, **more),
-            compactor_of(impl, root, shape.pin_ms), impl.take, impl.renew, impl.drop,
+            lambda _, pin_ms: impl.compactor(stores, root, pin_ms=pin_ms), impl.take, impl.renew, impl.drop,
             lambda _, __, min_age_ms: impl.collect(stores, root, min_age_ms))
 
     return OfDatabase(actors, build)

@@ -62,6 +62,7 @@ class Shape(BaseShape):
     flush_every: int = 2  # appends; 0: never
     replay_flush: int = 0  # records flushed at a time during a replay; 0: none
     attempts: int = 5  # of a writer's request whose outcome stays unknown, or of a read without an answer
+    pin_ms: int = 0  # the lifetime of a compactor's pin; 0: it takes none
     min_age_ms: int = 60
     apart_ms: int = 300  # an instance opens at most this late
     pause_ms: int = 60  # between two operations of a client, at most
@@ -75,7 +76,7 @@ def draw_shape(of: Draw) -> Shape:
                        reads=(2, 4), operators=(1, 2, 0), changes=(3, 2, 5), collectors=(1, 2, 2, 0), rounds=(3, 2, 6),
                        flush_every=(1, 2, 0), replay_flush=(0, 0, 1), attempts=(5, 2, 1), min_age_ms=(60, 1, 150, 400),
                        apart_ms=(300, 1, 1000), pause_ms=(60, 1, 300), page_size=(1000, 1000, 2), chaos=(30, 5),
-                       audit=(True, False), skew_ms=(0, 50), store=("s3", "s3", "s3", *STORES))
+                       audit=(True, False), skew_ms=(0, 50), store=("s3", "s3", "s3", *STORES), pin_ms=(0, 0, 300, 900_000))
 
 
 def waits_ms(shape: Shape) -> tuple[int, ...]:
@@ -89,12 +90,13 @@ def length(shape: Shape) -> int:
 
 def trace_of(shape: Shape) -> Trace:
     page = shape.page_size if shape.page_size < 1000 else 0
-    return Trace(refiner_of(refiner, constants(*MOST.values(), page_size=page)), KEYS, shape.skew_ms)
+    return Trace(refiner_of(refiner, constants(*MOST.values(), page_size=page)), KEYS, shape.skew_ms,
+                 shape.pin_ms > 0)
 
 
 def trace_options(shape: Shape) -> list[str]:
     """Return the options that `trace check` needs for a run of this shape."""
-    return [f"--shape {name}={getattr(shape, name)}" for name in ("page_size", "skew_ms")
+    return [f"--shape {name}={getattr(shape, name)}" for name in ("page_size", "skew_ms", "pin_ms")
             if getattr(shape, name) != getattr(Shape(), name)]
 
 
@@ -105,7 +107,7 @@ class Impl(NamedTuple):
 
     stores: Stores
     open: Callable[..., Awaitable[Wal]]
-    compactor: type[Compactor] = Compactor
+    compactor: Callable[..., Compactor] = Compactor  # of its stores, and pin_ms
     take: Callable = database_metadata.take_checkpoint
     renew: Callable = database_metadata.renew_checkpoint
     drop: Callable = database_metadata.drop_checkpoint
@@ -197,11 +199,11 @@ async def flush(actors: Actors, client: Client, wal: Wal) -> None:
 # --- compactors
 
 async def compactor(actors: Actors, client: Client, world: World, number: int) -> None:
-    times = await opening(actors, client, world, number)
+    shape, times = actors.shape, await opening(actors, client, world, number)
     if not times:
         return
-    impl = actors.build(world, actors.shape, number)
-    instance = impl.compactor(impl.stores)
+    impl = actors.build(world, shape, number)
+    instance = impl.compactor(impl.stores, pin_ms=shape.pin_ms)
     opened = await said_by(CALLS, "open_compactor", actors.in_time(client, instance.open()))
     actors.tell(client, opened.told, b"" if opened.value is None else b"%d" % opened.value, keys=opened.keys)
     if opened.value is None:

@@ -33,7 +33,7 @@ class Constants(NamedTuple):
     COLLECTORS: int = 0
     FLUSHES: int | None = 1
     COLLECTIONS: int | None = 1  # boundary moves of a collector, and pins that it drops
-    PINS: bool = False  # compactors pin what they are about to drop; False: as in database_metadata
+    PINS: bool = False  # compactors pin what they are about to drop
     # Faults, each bounded
     MAX_PENDING: int | None = 0  # requests in all that are in flight when their clients stop waiting
     MAX_LOST: int | None = 0  # responses lost

@@ -47,6 +47,7 @@ class Trace(trace.Trace):
 
     def __init__(self, refiner_: Refiner, namespace: Keys = KEYS, skew_ms: int = 0, pins: bool = False):
         super().__init__(refiner_, namespace, skew_ms)
+        self.more = (pins,)
         c = refiner_.model.constants
         of: Any = refiner_ if isinstance(refiner_, Pair) else refiner_of(refiner, c)
         if of is not refiner_:  # one that records: it sees no steps, only the events

@@ -13,6 +13,9 @@ check that such a file is never lost, and that its creator has read the file bef
 differ from the file before it by one action of one role. A file created behind the boundary concerns the first two parts alone:
 for the others its creator has met a conflict, or nothing happened.
 
+A compactor's pin is a change of checkpoints for the parts. Where compactors pin, this module checks that a pin keeps the
+manifest that lists it first, and that none drops its inputs from L0 before the manifest lists its pin of them.
+
 No part's model has the ids by which an operator recognises its own changes. So this module checks that no id is used twice, and
 that the manifest which an operator is told of shows its change. The file of each part says what that part does not see.
 """
@@ -41,8 +44,10 @@ from highwater.traces.protocols.database.contents import (
     Change,
     change_of,
     checkpoint_ids_in,
+    is_pin,
     log_of,
     manifest_of,
+    pinned_in,
     read_names,
 )
 from highwater.traces.protocols.database.epochs import Epochs, view_of
@@ -92,8 +97,9 @@ class Trace(trace.Trace):
     keyed = ("read", *OPERATORS)
     bodiless = ("not open", "flushed", "not flushed", "nothing", "not compacted", "ended")
 
-    def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
+    def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0, pins: bool = False):
         super().__init__(refiner, namespace, skew_ms)
+        self.pins, self.more = pins, (pins,)  # a compactor pins what it has claimed before it drops it
         c, parts = refiner.model.constants, refiner.parts if isinstance(refiner, Parts) else refiners_of(
             refiner.model.constants, type(refiner))
         if not isinstance(refiner, Parts):  # one that records: each part records, too
@@ -314,10 +320,16 @@ class Trace(trace.Trace):
 
     def _changed(self, e: Event, before: Put) -> Change:
         """Return the change that a manifest makes to the one before it. Raises Failure if its client does not make such."""
-        change = change_of(before.body, e.body)
-        if change is None or ROLES[change.kind] != e.client.partition("#")[0]:
+        change, role = change_of(before.body, e.body), e.client.partition("#")[0]
+        if change and change.kind == CHECKPOINTS and role == "Compactor" and self.pins:
+            if is_pin(before.body, e.body, file_id(e.key)):
+                return change
+            raise self._refused("history", f"{e.client} puts {e.key}, and changes checkpoints in it, but does not pin it")
+        if change is None or ROLES[change.kind] != role:
             what = "no action of any part" if change is None else f"an action of a {ROLES[change.kind]}"
             raise self._refused("history", f"{e.client} puts {e.key}, and what that changes in the file before it is {what}")
+        if self.pins and change.kind == COMPACTION and change.ssts not in pinned_in(before.body):
+            raise self._refused("history", f"{e.client} drops {', '.join(change.ssts)} from L0, and no checkpoint pins them")
         return change
 
     def _joins(self, e: Event, put: Put, before: Put) -> None:

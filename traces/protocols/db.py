@@ -73,16 +73,10 @@ class Trace(trace.Trace):
 
     def __init__(self, refiner_: Refiner, namespace: Keys = KEYS, skew_ms: int = 0, fences: bool = False):
         super().__init__(refiner_, namespace, skew_ms)
-        self.fences = fences
+        self.more = (fences,)
         self.machine = Slatedb(Knobs(SKEW_MS=skew_ms, FENCES=not fences))
         self.deaths: dict[str, list[tuple[int, int]]] = {}  # process -> of each crash: its time, its last request before
         self.unheard: dict[str, tuple[Event, Request]] = {}  # client -> its create, of which it may be told next
-
-    def anew(self, refiner: Refiner) -> "Trace":
-        """Return a trace of the same kind that has observed nothing."""
-        of = Trace(refiner, self.namespace, self.skew_ms, self.fences)
-        of.store = self.store.anew()
-        return of
 
     def _take(self, e: Event) -> None:
         self._on_time(e)

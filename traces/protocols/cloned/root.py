@@ -24,15 +24,13 @@ from highwater.model.protocols import sequenced_metadata_boundary as boundary
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS
 from highwater.traces.protocols import database_metadata as database
-from highwater.traces.protocols.cloned.contents import compactions_of, database_of, parts_in
+from highwater.traces.protocols.cloned.contents import compactions_of, database_of
 from highwater.traces.protocols.cloned.refiner import Constants
 from highwater.traces.protocols.clones_contents import ROOTS
 from highwater.traces.protocols.database.claims import FLUSHER, Claims
 from highwater.traces.protocols.database.contents import (
     CHECKPOINTS,
-    COMPACTION,
     Change,
-    change_of,
     log_of,
     manifest_of,
     names_of,
@@ -42,7 +40,6 @@ from highwater.traces.protocols.database.epochs import Epochs
 from highwater.traces.protocols.database.log import Log
 from highwater.traces.protocols.database.parts import Parts
 from highwater.traces.protocols.database.sequences import Put, Sequence
-from highwater.traces.protocols.manifest_compactions import PIN
 from highwater.traces.protocols.wal_fencing import manifest_of as log_manifest_of
 from highwater.traces.protocols.wal_fencing import record_of
 from highwater.traces.refine import Refiner
@@ -73,8 +70,7 @@ class Root(database.Trace):
     sequence = Manifests
 
     def __init__(self, refiner: Parts, d: int, c: Constants, skew_ms: int, pins: bool):
-        super().__init__(refiner, database.KEYS, skew_ms)
-        self.pins = pins  # a compactor pins what it has claimed before it drops it
+        super().__init__(refiner, database.KEYS, skew_ms, pins)
         self.d, self.own_operators, self.others = d, c.OPERATORS, {
             **{f"Cloner#{i}": f"Operator#{c.OPERATORS + i}" for i in range(c.CLONERS)},
             **{f"Detacher#{i}": f"Operator#{c.OPERATORS + c.CLONERS + i}" for i in range(c.DETACHERS)}}
@@ -225,27 +221,16 @@ class Root(database.Trace):
 
     def _changed(self, e: Event, before: Put) -> Change:
         """Return the change that a manifest makes. Cloners and detachers change nothing else that a database knows of."""
-        role, change = e.client.partition("#")[0], change_of(before.body, e.body)
+        role = e.client.partition("#")[0]
         if role == "Operator" and (e.body == before.body or not self.is_open):
             return Change(CHECKPOINTS)
         if not self.is_open:
             raise self._no_action(e, "any client before the database is initialized", role)
-        if role == "Compactor" and change and change.kind == CHECKPOINTS:
-            return change  # a pin
-        change = super()._changed(e, before)
-        if self.pins and change.kind == COMPACTION and change.ssts not in pinned_in(before.body):
-            raise self._refused("history", f"{e.client} drops {', '.join(change.ssts)} from L0, and no checkpoint pins them")
-        return change
+        return super()._changed(e, before)
 
     def _check_taken(self, e: Event, change: Change, before: Put) -> None:
         if e.client.startswith("Operator") and int(e.client.partition("#")[2]) < self.own_operators:
             super()._check_taken(e, change, before)
-
-
-def pinned_in(body: bytes) -> list[tuple[str, ...]]:
-    """Return what each compactor's pin in a manifest keeps."""
-    names = [one.name or "" for one in manifest_of(body).checkpoints]
-    return [parts_in(tuple(name.removeprefix(PIN).split())) for name in names if name.startswith(PIN)]
 
 
 # --- states

@@ -13,13 +13,15 @@ from typing import Any, NamedTuple
 from highwater.impl.codecs.json import compactions as compactions_json
 from highwater.impl.codecs.json.compactions import Compactions
 from highwater.impl.codecs.json.manifest import DATABASE, UPDATES, Checkpoint
-from highwater.impl.codecs.json.ssts import records_of
+from highwater.impl.codecs.json.ssts import parts_of, records_of
 from highwater.impl.codecs.json.wal import Record, WalManifest, encode_manifest
 from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.protocols.manifest_compactions import name_of_pin
 from highwater.traces.event import Event
 from highwater.traces.trace import distinct
 
 LIMIT = 100_000
+PIN = name_of_pin(())  # how the names of pins begin
 CLAIM, FLUSH, BUMP, COMPACTION, CHECKPOINTS = "claim", "flush", "bump", "compaction", "checkpoints"
 ROLES = {  # change -> the role that makes it
     CLAIM: "Writer", FLUSH: "Writer", BUMP: "Compactor", COMPACTION: "Compactor", CHECKPOINTS: "Operator",
@@ -49,6 +51,20 @@ def compactions_of(body: bytes) -> Compactions:
 def checkpoint_ids_in(body: bytes) -> frozenset[str]:
     """Return the ids of the checkpoints in a manifest. Raises InvalidManifest."""
     return frozenset(one.id for one in manifest_of(body).checkpoints)
+
+
+@lru_cache(LIMIT)
+def is_pin(before: bytes, after: bytes, file_id: int | None) -> bool:
+    """Return whether the second manifest only adds a pin of itself, the file `file_id`. Raises InvalidManifest."""
+    old, new = manifest_of(before).checkpoints, manifest_of(after).checkpoints
+    return new[:-1] == old and (new[-1].name or "").startswith(PIN) and new[-1].manifest_id == file_id
+
+
+@lru_cache(LIMIT)
+def pinned_in(body: bytes) -> list[tuple[str, ...]]:
+    """Return what each compactor's pin in a manifest keeps, as it was flushed. Raises InvalidManifest."""
+    pins = [one.name.removeprefix(PIN) for one in manifest_of(body).checkpoints if one.name and one.name.startswith(PIN)]
+    return [tuple(part for sst in pin.split() for part in parts_of(sst)) for pin in pins]
 
 
 @lru_cache(LIMIT)
