@@ -298,18 +298,18 @@ class ManifestOfItsOwn(Compactor):
     """Applies a compaction to the manifest that it picked from, and drops what other roles have changed since."""
 
     async def _pick(self) -> Job:
-        self.picked = (await self.stores.manifest.current()).value
+        self.base = (await self.stores.manifest.current()).value
         return await super()._pick()
 
     async def _apply(self, job: Job, merge: Callable[[Job], Awaitable[None]]) -> None:
-        picked = getattr(self, "picked", None)
-        if picked is None:
+        base = getattr(self, "base", None)
+        if base is None:
             return await super()._apply(job, merge)
         await merge(job)
         await self.stores.manifest.update_recognised(
             lambda m: all(sst in m.compacted for sst in job),
-            lambda _, m: picked._replace(l0=tuple(sst for sst in picked.l0 if sst not in job),
-                                         compacted=(*picked.compacted, *job), compactor_epoch=m.compactor_epoch),
+            lambda _, m: base._replace(l0=tuple(sst for sst in base.l0 if sst not in job),
+                                         compacted=(*base.compacted, *job), compactor_epoch=m.compactor_epoch),
             epoch=self.epoch)
         self.applied = True
         return None
