@@ -54,7 +54,7 @@ OF_DATABASES = {
     f"dst/mutants/{DATABASE}_parts": {*OF_IMPL, *(f"dst/mutants/{part}" for part in (
         *OF_A_DATABASE, BOUNDARY, f"{BOUNDARY}_ambiguity", "update_ids"))},
     f"traces/protocols/{DATABASE}_calls": {f"traces/protocols/{part}_calls" for part in (*OF_A_DATABASE, BOUNDARY)},
-    "traces/protocols/database/claims": {"traces/protocols/manifest_compactions"},
+    **{f"traces/protocols/database/{part}": {"traces/protocols/manifest_compactions"} for part in ("claims", "contents")},
     "traces/protocols/database/epochs": {"model/protocols/manifest_epochs"},
     "traces/protocols/database/log": {f"{room}/wal_fencing" for room in ("model/protocols", "traces/protocols")},
     "traces/protocols/database/parts": {f"traces/protocols/{part}" for part in (
@@ -77,8 +77,7 @@ OF_CLONES = {
     "traces/protocols/cloned/refiner": {CONTENTS, *(f"traces/protocols/{part}" for part in (
         "clones", DATABASE, "database/parts"))},
     "traces/protocols/cloned/root": {
-        CONTENTS, "traces/protocols/manifest_compactions",
-        f"traces/protocols/{DATABASE}", "traces/protocols/wal_fencing", f"model/protocols/{BOUNDARY}",
+        CONTENTS, f"traces/protocols/{DATABASE}", "traces/protocols/wal_fencing", f"model/protocols/{BOUNDARY}",
         "model/protocols/manifest_compactions", *(f"traces/protocols/database/{part}" for part in (
             "claims", "contents", "epochs", "log", "parts", "sequences"))},
 }

@@ -16,12 +16,11 @@ from highwater.impl.codecs.json.manifest import DATABASE, UPDATES, Checkpoint
 from highwater.impl.codecs.json.ssts import parts_of, records_of
 from highwater.impl.codecs.json.wal import Record, WalManifest, encode_manifest
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.protocols.manifest_compactions import name_of_pin
 from highwater.traces.event import Event
+from highwater.traces.protocols.manifest_compactions import PIN
 from highwater.traces.trace import distinct
 
 LIMIT = 100_000
-PIN = name_of_pin(())  # how the names of pins begin
 CLAIM, FLUSH, BUMP, COMPACTION, CHECKPOINTS = "claim", "flush", "bump", "compaction", "checkpoints"
 ROLES = {  # change -> the role that makes it
     CLAIM: "Writer", FLUSH: "Writer", BUMP: "Compactor", COMPACTION: "Compactor", CHECKPOINTS: "Operator",
