@@ -42,10 +42,8 @@ class Event(NamedTuple):
 
 def digest(events: list[Event]) -> str:
     """Return 128 bits in hex of all fields of all events: times, request numbers, and a digest of the rest of each."""
-    marks = list(map(MARKS.get, map(REST, events)))
-    if None in marks:
-        marks = [mark(e[2:]) for e in events]
-    return blake2b(pack(f"<{2 * len(marks)}q", *map(TIME, events), *map(NUMBER, events)) + b"".join(marks),  # pyright: ignore[reportArgumentType]  # no None
+    marks = [MARKS.get(fields) or mark(fields) for fields in map(REST, events)]
+    return blake2b(pack(f"<{2 * len(marks)}q", *map(TIME, events), *map(NUMBER, events)) + b"".join(marks),
                    digest_size=16).hexdigest()
 
 

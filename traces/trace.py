@@ -8,6 +8,7 @@ traces/protocols/STEM.py. It maps each request to actions of the model.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any, Self
@@ -36,6 +37,7 @@ LOSE_REPLY, CRASH = LACKED = "LoseReply", "Crash"  # actions that some models la
 COLLECTS = ("collects",)  # a request in flight that is an action of its client when it arrives, not of the pool
 
 
+@lru_cache(100_000)
 def update_of(name: str) -> tuple[int, int]:
     """Return client and number of the update "w.k". Raises ValueError for any other name."""
     writer, number = map(int, name.split("."))

@@ -45,6 +45,7 @@ MACHINERY = (
     Allowed("dst/scenario.py", "cache", "@cache rules_of", PURE),
     Allowed("dst/scenario.py", "cache", "lru_cache(CACHED)", "of a codec, whose functions are of their argument alone"),
     Allowed("traces/calls.py", "cache", "content", PURE),
+    Allowed("traces/trace.py", "cache", "update_of", PURE),
     Allowed("traces/store.py", "cache", "span", PURE),
     Allowed("traces/recorded/access_log.py", "time", "from datetime import datetime", "reads the times in a log; in no run"),
     Allowed("traces/event.py", "cache", "MARKS", PURE),
