@@ -10,8 +10,15 @@ from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointMissing, NotInitialized
-from highwater.impl.protocols.clones import clone, detach, initialize, opened, remove
-from highwater.impl.protocols.clones_manifest import NotPinned, OtherParent, SourceBehind, WalObjectMissing, without_sst
+from highwater.impl.protocols.clones import begin, clone, detach, initialize, opened, remove, restart, source_of
+from highwater.impl.protocols.clones_manifest import (
+    AttemptReplaced,
+    NotPinned,
+    OtherParent,
+    SourceBehind,
+    WalObjectMissing,
+    without_sst,
+)
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, with_mark
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Recognised
 
@@ -126,6 +133,20 @@ async def nested(alone: Alone) -> None:
     same([of.path for of in (await stores("g").current()).value.external_dbs], ["p"])
 
 
+async def replaced(alone: Alone) -> None:
+    """A cloner does not complete an attempt that another one has begun, also if the parent has no SST."""
+    stores = Stores(alone)
+    await stores("p").initialise(Manifest(initialized=True))
+    attempts = []
+    for seen, begins in ((1, begin), (2, restart)):
+        await alone.real.create(Namespace("p", "wal").key(seen), b"%d" % seen)
+        await stores("p").update(lambda _, m, seen=seen: m._replace(wal_id_last_seen=seen))
+        attempts.append(await begins(stores("c"), "p", await source_of(stores("p"), None)))
+    await alone.raises(AttemptReplaced, initialize(stores("c"), attempts[0]))
+    same((await clone(stores, "c", "p")).value.wal_id_last_seen, 2)
+    same((await alone.real.get(Namespace("c", "wal").key(2))).body, b"2")
+
+
 async def destroyed(alone: Alone) -> None:
     """A database that was destroyed after its source was taken gets no final checkpoint."""
     stores = await begun(alone)
@@ -137,4 +158,4 @@ async def destroyed(alone: Alone) -> None:
     await alone.raises(DatabaseDestroyed, clone(stores, "d", "p"))
 
 
-SCRIPTS: tuple[Script, ...] = (life, lost, refusals, nested, destroyed)
+SCRIPTS: tuple[Script, ...] = (life, lost, refusals, nested, replaced, destroyed)

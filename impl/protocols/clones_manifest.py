@@ -74,7 +74,8 @@ def cloned(manifests: MetadataStore, parent: str, source: Source, old: tuple[Ext
 
 
 def finals(manifest: Manifest) -> frozenset[str | None]:
-    return frozenset(of.final_checkpoint_id for of in manifest.external_dbs if of.sst_ids)
+    """Return the finals of an attempt. That of the parent, which comes first, belongs to it also if the parent has no SST."""
+    return frozenset(of.final_checkpoint_id for at, of in enumerate(manifest.external_dbs) if at == 0 or of.sst_ids)
 
 
 def entry_in(manifest: Manifest, entry: ExternalDb) -> ExternalDb | None:
