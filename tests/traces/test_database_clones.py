@@ -15,7 +15,9 @@ from highwater.model.core import Model
 from highwater.model.explore.plain import explore
 from highwater.model.parts import below
 from highwater.model.protocols.clones import Constants, Shared, Writer, model
+from highwater.traces.explain.explain import replay, told
 from highwater.traces.protocols.cloned.projection import compacted, seen_up_to
+from highwater.traces.refine import Failure
 
 STEM = "database_clones"
 
@@ -122,3 +124,13 @@ def test_production_refines_and_does_all_that_it_is_about():
         assert not outcome.kind, (seed, outcome.signature, outcome.message)
         found |= named(STEM).moments_of(outcome.events, outcome.shape)
     assert found == {"cloned", "detached", "sst collected", "clone compacted", "clone appended", "wal copied", "nested clone"}
+
+
+@pytest.mark.parametrize("signature", ["refinement:clones.Cloner.Initialize", "safety:clones.CloneIsPinned"])
+def test_a_failure_of_the_model_of_clones_is_explained(signature):
+    outcome = simulate(Run(0, scenario=STEM, mutant="pinned_last"))
+    replayed = replay(outcome.events, named(STEM).trace_of(outcome.shape))
+    failure = replayed.error
+    assert isinstance(failure, Failure) and failure.signature == outcome.signature == "refinement:clones.Cloner.Initialize"
+    failure.signature = signature
+    assert "Shared in the model" in told(replayed, failure)

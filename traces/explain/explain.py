@@ -266,8 +266,8 @@ def reasons(failure: Failure, record: Record, client: str) -> Iterator[str]:
             yield f"State {number + 1} of the {len(states)} that the model may be in:"
         if failure.kind == "refinement" and match:
             yield "\n".join(impossible(record, match, action, state) for action in match.actions if action or match.agrees)
-        if failure.signature.startswith("safety:"):
-            role, holds = model.always[failure.signature.removeprefix("safety:")]
+        if (name := failure.signature.removeprefix("safety:")) in model.always:  # a product of models has none of its own
+            role, holds = model.always[name]
             c, _, *of = record.arguments(client, state)
             yield f"{' '.join((holds.__doc__ or '').split())}\nIt needs {why_not(holds, c, *of[:2 if role else 1])}"
             yield "The last step changed" + "".join(changes(record, record.before[0], state))

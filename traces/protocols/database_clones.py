@@ -72,7 +72,7 @@ class Trace(trace.Trace):
         root = self.roots[d]
         if not e.key.startswith(SSTS[d]):
             self._of(d, root.hear, e)
-        self.projection.hear(e)
+        self._of_clones(e)
         if e.kind == "crash" and role in OF_ALL:
             for other in self.roots:
                 other.crashed(e.client)
@@ -133,6 +133,13 @@ class Trace(trace.Trace):
         except Failure as failure:
             failure.message = f"{ROOTS[d]}: {failure.message}"
             failure.args, failure.match, failure.states = (failure.message,), None, self.refiner.unpacked()
+            raise
+
+    def _of_clones(self, e: Event) -> None:
+        try:
+            self.projection.hear(e)
+        except Failure as failure:
+            failure.states = self.refiner.unpacked()
             raise
 
     # --- what callers were told
