@@ -16,6 +16,7 @@ from highwater.impl.protocols.destroy import (
     GraceRuns,
     InvalidDeletion,
     NotMarked,
+    fence,
     finish,
     is_sealed,
     mark,
@@ -56,6 +57,20 @@ async def hard(alone: Alone) -> None:
     same((await left(alone), await is_sealed(manifests)), ([MANIFESTS.boundary_key], True))
     same((await alone.real.get(MANIFESTS.boundary_key)).body, b"%d" % SEALED)
     same(await finish(manifests, "db"), [])
+
+
+async def fenced(alone: Alone) -> None:
+    """A writer that has not read the mark meets the fence in the WAL, wherever it appends next."""
+    manifests, wal = await begun(alone), Namespace("db", "wal")
+    await manifests.update(lambda _, m: m._replace(replay_after_wal_id=1))
+    marked = (await mark(manifests, SOFT, 5)).value
+    same(await fence(manifests, "db", marked), 2)
+    for i in (3, 4):
+        await alone.real.create(wal.key(i), b"row")
+    alone.fails("create", wal.key(5), LOST)
+    same((await fence(manifests, "db", marked), [(await alone.real.get(wal.key(i))).body for i in (2, 5, 6)]), (6, [b""] * 3))
+    alone.fails("create", wal.prefix, OutcomeUnknown)
+    await alone.raises(OutcomeUnknown, fence(manifests, "db", marked, 1))
 
 
 async def of_a_writer(alone: Alone) -> None:
@@ -117,4 +132,4 @@ async def of_a_clone(alone: Alone) -> None:
     same(await left(alone), [MANIFESTS.boundary_key])
 
 
-SCRIPTS: tuple[Script, ...] = (hard, of_a_writer, soft, resumed, of_a_clone)
+SCRIPTS: tuple[Script, ...] = (hard, fenced, of_a_writer, soft, resumed, of_a_clone)

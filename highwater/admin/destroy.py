@@ -41,7 +41,10 @@ async def destroyed(world: World, root: str, kind: str, grace_ms: int, dry_run: 
         if not await destroy.is_sealed(manifests):
             await there(manifests)
             await manifests.drop_ended()
-            mark = mark_of((await destroy.mark(manifests, kind, grace_ms)).value) or mark
+            marked = (await destroy.mark(manifests, kind, grace_ms)).value
+            mark = mark_of(marked) or mark
+            if mark.kind == SOFT:
+                await destroy.fence(manifests, root, marked)
         try:
             return Destroyed(mark.kind, mark.due_ms, within(root, await destroy.finish(manifests, root)))
         except (GraceRuns, InvalidDeletion) as error:

@@ -26,6 +26,7 @@ from highwater.impl.db.log import form_of
 from highwater.impl.db.manifest import FIRST, Built, WrittenManifest, manifests_of, rows_in
 from highwater.impl.db.memtable import Memtable
 from highwater.impl.db.merge import Merge, Shown
+from highwater.impl.db.ranges import EVERYTHING, check_key, inside
 from highwater.impl.db.reader import CannotRead, Reader, State
 from highwater.impl.db.writes import Op, check_batch, delete, merge, put, rows_of
 from highwater.impl.errors import Definite, OutcomeUnknown, StoreError, TaskCancelled
@@ -36,7 +37,6 @@ from highwater.impl.protocols.database_clones import take_seen
 from highwater.impl.protocols.wal_fencing import Wal
 from highwater.impl.world import Task, World
 
-EVERYTHING = Span()
 Result = TypeVar("Result")
 
 
@@ -60,6 +60,7 @@ class Options:
     replay_flush: int | None = None  # WAL objects flushed at a time while they are replayed; None: all later
     attempts: int = 5  # of a request whose outcome stays unknown, or of a read without an answer
     cache_bytes: int = USUAL_BYTES  # of filters, indexes and blocks that are kept for reads
+    span: Span = EVERYTHING  # of a projection: its keys. A write outside is refused, and so is a read wholly outside
     built: Built = field(default_factory=Built)
 
     def check(self) -> None:
@@ -69,6 +70,8 @@ class Options:
                 raise ValueError(f"{name} = {getattr(self, name)}: it must be at least 1")
         if self.manifest_version not in (1, 2):
             raise ValueError(f"manifest_version = {self.manifest_version}: give 1 or 2")
+        if self.span.ends_by(self.span.start):
+            raise ValueError(f"span = {self.span}: there is no key in it")
         if self.cache_bytes < 0:
             raise ValueError(f"cache_bytes = {self.cache_bytes}: give at least 0")
         if self.poll_ms < 0 or (self.replay_flush is not None and self.replay_flush < 1):
@@ -190,9 +193,12 @@ class Db:
         """Write a batch, all of it or nothing; return its number. It is durable on return. Later batches have larger numbers.
 
         It waits while `max_unflushed_bytes` are in memory. A caller that stops waiting does not stop the write. Raises
-        ValueError for a batch that cannot be written, FencedUnapplied or Closed if it is in no log, and OutcomeUnknown.
+        ValueError for a batch that cannot be written, OutsideRange, FencedUnapplied or Closed if it is in no log, and
+        OutcomeUnknown.
         """
         check_batch(ops)
+        for op in ops:
+            check_key(op.key, self.options.span)
         self.wal.ensure_open()
         while self.waiting_bytes and self.waiting_bytes + self.memtable.size_bytes > self.options.max_unflushed_bytes:
             await settled(self.writing or self._in_turn(self._nothing, "wait"))
@@ -282,7 +288,8 @@ class Db:
     async def get(self, key: bytes) -> bytes | None:
         """Return the value of a key; None if there is none.
 
-        Raises FencedUnapplied, Closed, DamagedObject, MergeMissing, Unavailable, and CannotRead if an SST is gone.
+        Raises FencedUnapplied, Closed, OutsideRange, DamagedObject, MergeMissing, Unavailable, and CannotRead if an SST is
+        gone.
         """
         return self._merged(await self._shown(key, self.seq))
 
@@ -301,6 +308,7 @@ class Db:
 
     async def _shown(self, key: bytes, seq: int) -> Shown | None:
         self.wal.ensure_open()
+        check_key(key, self.options.span)
         found = Snapshot(self, seq)
         try:
             return await self._again(lambda: self._reader(Span(key, key + b"\0")).get(key, self.world.clock.now_ms(), seq))
@@ -309,6 +317,7 @@ class Db:
 
     async def _scan(self, span: Span, seq: int | None) -> AsyncIterator[tuple[bytes, bytes]]:
         self.wal.ensure_open()
+        span = inside(span, self.options.span)
         snapshot, start = Snapshot(self, self.seq if seq is None else seq), span.start
         try:
             for attempt in range(self.options.attempts):

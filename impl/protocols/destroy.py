@@ -2,10 +2,10 @@
 last manifest is deleted, no late request makes another one.
 
 `mark` puts the mark into the manifest in whose list it has looked for checkpoints, by one update: destroy_mark.py. The same
-update fences the writer and the compactor. `finish` deletes what is marked: at once after a hard mark, and after a soft one
-once the grace is over and the last checkpoint has gone. It first sets the boundary to SEALED, so that no create is accepted
-any more, also none with a higher id that is under way. Then it deletes the SSTs, the WAL and the compactions, and then the
-manifests, the latest one last. The sealed boundary stays as the tombstone.
+update fences the writer and the compactor, and `fence` stops a writer that has not read it. `finish` deletes what is marked: at
+once after a hard mark, and after a soft one once the grace is over and the last checkpoint has gone. It first sets the boundary
+to SEALED, so that no create is accepted any more, also none with a higher id that is under way. Then it deletes the SSTs, the
+WAL and the compactions, and then the manifests, the latest one last. The sealed boundary stays as the tombstone.
 
 Each call may be made again after any error, by any client: it goes on where an earlier one stopped.
 """
@@ -19,6 +19,7 @@ from highwater.impl.protocols.checkpoints import CheckpointMissing, done
 from highwater.impl.protocols.destroy_mark import with_mark
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import NoLatest
+from highwater.impl.protocols.wal_fencing import fenced_at
 from highwater.impl.world import list_all
 
 
@@ -70,6 +71,18 @@ async def mark(manifests: MetadataStore, kind: str, grace_ms: int = 0, attempts:
         return Put(with_mark(manifest, made, manifests.codec, latest + 1))
 
     return done(await manifests.apply(decide, True, attempts))
+
+
+async def fence(manifests: MetadataStore, root: str, marked: Manifest, attempts: int = 5) -> int:
+    """Fence the WAL of a database that `mark` has marked, and return the fence's id. It may be called again.
+
+    «fence the WAL»: a writer that has not read the mark meets the fence at its next append, and acknowledges nothing more. The
+    rows before are readable for the grace. Raises OutcomeUnknown, Unavailable.
+    """
+    wal = Namespace(root, "wal")
+    ids = [wal.file_id(entry.key) or 0 for entry in await list_all(
+        manifests.world.store, wal.prefix, wal.key(marked.replay_after_wal_id))]
+    return await fenced_at(manifests.world, wal, max(ids, default=marked.replay_after_wal_id) + 1, attempts)
 
 
 async def finish(manifests: MetadataStore, root: str, skew_ms: int = 0) -> list[str]:

@@ -177,17 +177,7 @@ class Wal:
         ids = [self.namespace.file_id(entry.key)
                for entry in await self._again(lambda: list_all(self.world.store, self.namespace.prefix, after))]
         fence = max((i for i in ids if i is not None), default=self.known.manifest.replay_after) + 1
-        doubts = 0
-        while True:
-            try:
-                await self.world.store.create(self.namespace.key(fence), FENCE)
-                return fence
-            except AlreadyExists:
-                fence += 1  # an old writer's record or a fence; its own earlier fence serves as well as another's
-            except (OutcomeUnknown, Unavailable):
-                doubts += 1
-                if doubts == self.attempts:
-                    raise
+        return await fenced_at(self.world, self.namespace, fence, self.attempts)
 
     async def _replay(self, fence: int, flush_every: int | None) -> None:
         """Replay the log up to the fence. Raises FencedUnapplied.
@@ -382,6 +372,21 @@ class Wal:
             except Unavailable:
                 self.world.metrics.count("wal_reads_repeated")
         return await read()
+
+
+async def fenced_at(world: World, namespace: Namespace, fence: int, attempts: int) -> int:
+    """Put a fence under this id, or the next one that is free; return its id. Raises OutcomeUnknown, Unavailable."""
+    doubts = 0
+    while True:
+        try:
+            await world.store.create(namespace.key(fence), FENCE)
+            return fence
+        except AlreadyExists:
+            fence += 1  # an old writer's record or a fence; an own earlier fence serves as well as another's
+        except (OutcomeUnknown, Unavailable):
+            doubts += 1
+            if doubts == attempts:
+                raise
 
 
 async def open(world: World, root: str, flush_every: int | None = None, attempts: int = 5,

@@ -1,10 +1,16 @@
 """`highwater admin destroy`: what it deletes, what it refuses, and that it changes nothing then."""
 
+import asyncio
 import json
 
 import pytest
 
+from highwater.admin.destroy import destroyed
 from highwater.gate.exits import BAD_INPUT, SAFETY
+from highwater.impl.codecs.destroyed import SOFT
+from highwater.impl.db.db import Db, Options
+from highwater.impl.errors import FencedUnapplied
+from highwater.impl.stores.system import open_store, system_world
 from tests.admin.test_admin import UUIDS, Bench, found, ran
 from tests.admin.test_admin import bench as bench
 
@@ -44,6 +50,21 @@ def test_a_soft_one_waits_for_the_grace_and_for_checkpoints(bench):
     assert ran("checkpoint", "delete", bench.folder, "-i", mark).exit_code == SAFETY
     let_go(bench)
     assert asked(bench.folder, "--hard")["deleted"]
+
+
+def test_a_soft_one_stops_a_writer_that_has_not_read_the_mark(tmp_path):
+    async def work() -> None:
+        world = system_world(open_store(str(tmp_path)))
+        db = await Db.open(world, "db", Options(poll_ms=0))
+        await db.put(b"a", b"1")
+        await destroyed(world, "db", SOFT, 3_600_000, False)
+        with pytest.raises(FencedUnapplied):
+            await db.put(b"b", b"2")
+        await db.close()
+        logged = [(await world.store.get(one.key)).body for one in (await world.store.list_page("db/wal/")).entries]
+        assert [bool(body) for body in logged] == [False, True, False]  # the writer's fence, its row, and the fence of the mark
+
+    asyncio.run(work())
 
 
 def test_a_soft_one_without_grace_waits_for_checkpoints(bench):

@@ -132,7 +132,7 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "impl/protocols/database_gc": {"impl/protocols/manifest_compactions"},
     "impl/protocols/database_gc_uploads": {"impl/protocols/manifest_compactions"},
     "impl/protocols/checkpoints": {"impl/protocols/destroy_mark"},  # a destroyed database takes none
-    "impl/protocols/destroy": {"impl/protocols/checkpoints"},
+    "impl/protocols/destroy": {f"impl/protocols/{of}" for of in ("checkpoints", "wal_fencing")},
     "impl/protocols/log_gc": {f"impl/protocols/{BOUNDARY}"},
     "impl/protocols/sequenced_metadata": {f"impl/protocols/{BOUNDARY}"},  # whose boundary is one of its policies
 }
