@@ -26,6 +26,7 @@ from highwater.dst.run_spec import Run, RunSpec
 from highwater.dst.sim.alarm import LONGEST_RUN_S, Hung, alarmed, set_alarm
 from highwater.dst.simulate import Outcome, simulate
 from highwater.gate.exits import INTERRUPTED, TIMEOUT, of_kinds
+from highwater.model.uncollected import uncollected
 from highwater.traces.refine import REFINERS
 
 app = typer.Typer(no_args_is_help=True)
@@ -91,8 +92,11 @@ def run_command(protocol: Protocol = None, scenario: Scenario = None, seed: Anno
     raise typer.Exit(code)
 
 
+@uncollected()
 def many_seeds(seeds: range, spec: RunSpec, digests: bool, keep: Callable[[Outcome], None] = lambda outcome: None) -> int:
-    """Run the seeds, print the failures, and return the exit code. `keep` is called with each outcome."""
+    """Run the seeds, print the failures, and return the exit code. `keep` is called with each outcome.
+
+    The garbage collector is off meanwhile: a run leaves no cycles, and what is kept from run to run is large."""
     failed: dict[tuple[str, str], list[int]] = {}  # kind, signature -> seeds
     done, stopped = 0, False
     try:
