@@ -56,7 +56,7 @@ class WrittenManifest(SequencedManifest):
         self.root, self.keep_from, self.built = root, keep_from, built
 
     def _known(self, file_id: int, body: bytes) -> Known:
-        value: Manifest = self.metadata.codec.decode(body)
+        value: Manifest = self.metadata.decoded(file_id, body)
         return Known(WalManifest(value.writer_epoch, value.replay_after_wal_id), Committed(file_id, value))
 
     async def put(self, known: Known, manifest: WalManifest) -> Known:
