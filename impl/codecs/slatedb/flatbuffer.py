@@ -187,7 +187,6 @@ class Reader:
         if size < 4 or size % 2 or table_size < 4:
             raise DamagedBuffer(f"its vtable gives {size} bytes for itself and {table_size} for its table: the file is damaged",
                                 at, shown(path))
-        self.take(size, at, path)
         found = self.vtables[at] = table_size, [self.number("H", at + place, path) for place in range(4, size, 2)]
         return found
 
