@@ -4,6 +4,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from highwater.impl.db.compression import NAMES
 from highwater.impl.db.db import Db, Options
 from highwater.impl.db.manifest import Built
+from highwater.impl.db.rows import KINDS, MERGE, TOMBSTONE, VALUE, Row
+from highwater.impl.db.wal import rows_of
 from highwater.impl.db.writes import delete, merge, put
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.system import system_world
@@ -23,6 +26,7 @@ from tests.support.slatedb.releases import NEWEST
 
 pytestmark = pytest.mark.interop
 HOUR_MS = 3_600_000
+NAMES_OF = {VALUE: "put", TOMBSTONE: "delete", MERGE: "merge"}
 
 
 def joined(key: bytes, value: bytes | None, operand: bytes) -> bytes:
@@ -121,3 +125,45 @@ def test_fifty_thousand_rows(release, peer, database):
     peer.close()
     assert ours(database, release, rows) == told
     print(f"{release}: {time.monotonic() - began_s:.1f} s")
+
+
+FOLDED = (  # the changes of one key in a batch
+    [merge(b"k", b"1"), merge(b"k", b"2")], [put(b"k", b"v"), merge(b"k", b"1"), merge(b"k", b"2")],
+    [merge(b"k", b"1"), put(b"k", b"v")], [delete(b"k"), merge(b"k", b"1")], [merge(b"k", b"1"), delete(b"k")],
+    [merge(b"k", b"1"), put(b"k", b"v"), merge(b"k", b"2")], [put(b"k", b"v", HOUR_MS), merge(b"k", b"1", HOUR_MS)],
+    [put(b"k", b"1"), put(b"k", b"2")])
+
+
+@pytest.mark.parametrize("ops", FOLDED, ids=lambda ops: "-".join(KINDS[op.kind] for op in ops))
+def test_a_batch_that_changes_a_key_twice_has_the_same_row(ops, release, peer, database):
+    """The row in the WAL, not only what is shown."""
+    peer.open(path=database.path, merging=True)
+    peer.write(batch=[["put", "k", "old"]])
+    peer.write(batch=[[NAMES_OF[op.kind], "k", op.value.decode(), op.ttl_ms] for op in ops])
+    peer.flush(kind="WAL")
+    peer.close()
+    ours(database, release, lambda db: db.write(ops))
+    theirs, mine = [row for row in in_wal(database) if row.seq > 1]
+    assert theirs._replace(seq=0, create_ms=0, expire_ms=0) == mine._replace(seq=0, create_ms=0, expire_ms=0)
+    assert [(row.expire_ms or 0) - (row.create_ms or 0) * bool(row.expire_ms) for row in (theirs, mine)] == [ops[0].ttl_ms or 0] * 2
+
+
+def test_a_batch_with_merges_that_end_at_other_times_is_refused(release, peer, database):
+    """Release 0.13.1 writes two rows with one number, and shows one of them."""
+    peer.open(path=database.path, merging=True)
+    batch = [["merge", "k", "1", HOUR_MS], ["merge", "k", "2", 2 * HOUR_MS]]
+    if release == "0.13.1":
+        peer.write(batch=batch)
+        assert [row[1] for row in peer.rows()] == ["1"]
+    else:
+        with pytest.raises(PeerError, match="only one merge TTL per-key"):
+            peer.write(batch=batch)
+    peer.close()
+    with pytest.raises(ValueError, match="with the TTLs"):
+        ours(database, release, lambda db: db.write([merge(b"k", b"1", HOUR_MS), merge(b"k", b"2", 2 * HOUR_MS)]))
+
+
+def in_wal(database: Database) -> list[Row]:
+    """All rows of the WAL, in its order."""
+    objects = sorted(Path(database.path_on_disk, "wal").glob("*.sst"))
+    return [row for path in objects for row in rows_of(path.name, path.read_bytes())]
