@@ -18,6 +18,7 @@ from highwater.impl.db.wal import rows_of
 from highwater.impl.db.writes import delete, merge, put
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.system import system_world
+from tests.impl.test_db_example import said_by
 from tests.interop.test_interop import WRITES, Database
 from tests.interop.test_interop import database as database
 from tests.interop.test_interop import peer as peer
@@ -157,6 +158,17 @@ def test_they_find_the_time_of_a_number(release, peer, database):
     after = asyncio.run(work((1,)))
     assert after[:len(entries)] == entries and len(after) == len(entries) + 2  # theirs and ours
     assert peer.second_of(path=database.path, seq=after[-1].seq) == after[-1].at_s
+
+
+def test_the_example_of_the_readme_opens_a_database_of_theirs(release, peer, database):
+    peer.open(path=database.path)
+    peer.write(batch=[["put", "user:7", "Alan"], ["put", "user:9", "Edsger"], ["put", "visits", "10"]])
+    peer.close()
+    assert said_by(Path(database.path_on_disk)) == ["user:42 is Ada", "user:43 is Grace", "user:9 is Edsger",
+                                                    "visits: 12 and now 15"]
+    peer.open(path=database.path, merging=True)
+    assert [row[:2] for row in peer.rows()] == [["user:42", "Ada"], ["user:43", "Grace"], ["user:9", "Edsger"],
+                                                ["visits", "1023"]]  # their operator joins
 
 
 FOLDED = (  # the changes of one key in a batch
