@@ -15,7 +15,7 @@ EXAMPLE = ROOT / "examples" / "database" / "visits.py"
 
 
 def said_by(folder: Path) -> list[str]:
-    """What the example prints of the database in a folder."""
+    """Return what the example prints of the database in a folder."""
     done = subprocess.run([sys.executable, str(EXAMPLE), str(folder)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

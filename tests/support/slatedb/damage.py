@@ -39,7 +39,7 @@ def cut(body: bytes, _: bytes, draw: Random) -> bytes:
 
 
 def grown(body: bytes, other: bytes, draw: Random) -> bytes:
-    """There is more behind the end."""
+    """More bytes stand behind the end."""
     return body + draw.choice((b"\0", bytes(10), other, body, draw.randbytes(40)))
 
 
@@ -95,7 +95,7 @@ IN_PLACE: tuple[Damage, ...] = (flipped, zeroed, lengthened, pointed, moved)
 # --------------------------------------------------------------------------------------------------- right checksums
 
 class Parts(NamedTuple):
-    """What an object is made of: its blocks, their first keys, and the other parts, unpacked; b"" for one that is absent."""
+    """The parts of an object: its blocks, their first keys, and the other parts, unpacked; b"" for one that is absent."""
 
     blocks: tuple[bytes, ...]
     filter: bytes

@@ -95,7 +95,7 @@ class Sample(NamedTuple):
 
 
 class Input(NamedTuple):
-    """What is damaged, how, and how it is read."""
+    """One damage: of which object, in which way, and how it is read."""
 
     sample: Sample
     kind: str
