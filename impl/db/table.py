@@ -115,10 +115,15 @@ class Table:
                                 f"{self.info.first_entry!r} up to {self.info.last_entry!r}")
 
     def check_commits(self, number: int, rows: list[Row], place: Place) -> None:
-        seqs = [row.seq for row in rows]
-        first = self.first_keys[number]
-        if any(a > b for a, b in pairwise(seqs)) or (first and int.from_bytes(first, "big") > seqs[0]):
-            raise place.damaged(0, "numbers of rows", f"{seqs[:3]} .. do not ascend from the index's {first!r}")
+        seqs, first = [row.seq for row in rows], int.from_bytes(self.first_keys[number], "big")
+        after = int.from_bytes(self.first_keys[number + 1], "big") if number + 1 < len(self.first_keys) else None
+        if any(a > b for a, b in pairwise(seqs)) or first > seqs[0] or (after is not None and seqs[-1] > after):
+            raise place.damaged(0, "numbers of rows", f"{seqs[0]} to {seqs[-1]} do not ascend as in the index, from {first} up "
+                                f"to {after}")
+        said = self.info.first_entry
+        if number == 0 and said is not None and int.from_bytes(said, "big") != seqs[0]:
+            raise place.damaged(0, "numbers of rows", f"they begin with {seqs[0]}, and info says {int.from_bytes(said, 'big')}: a"
+                                " part is of another object")
 
     def numbers(self, start: bytes = b"", end: bytes | None = None) -> range:
         """Return the numbers of the blocks that may have keys from `start` on and before `end`."""

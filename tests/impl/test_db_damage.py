@@ -105,6 +105,18 @@ def test_an_sst_is_no_wal_object():
         rows_of("x", sst_of(A).body)
 
 
+def test_a_part_of_another_wal_object_is_noticed():
+    """Each part has its own right checksum, and fits."""
+    one, other = (wal_of([Row(b"key", seq)]) for seq in (3, 4))
+    end = one.info.index_offset + one.info.index_len
+    with pytest.raises(DamagedObject, match="begin with 3, and info says 4: a part is of another object"):
+        rows_of("x", one.body[:end] + other.body[end:])
+    built = wal_of([Row(b"a", seq) for seq in range(6)], block_bytes=1)
+    first, second = (built.body[a:b] for a, b in ((0, 21), (21, 42)))
+    with pytest.raises(DamagedObject, match="do not ascend as in the index|info says"):
+        rows_of("x", second + first + built.body[42:])
+
+
 def test_a_wal_object_may_be_read_again():
     order = Order()
     assert [order.rows_of(key, wal_of(rows).body) for key, rows in (("1", A), ("2", B), ("2", B), ("1", A), ("3", C))] == [

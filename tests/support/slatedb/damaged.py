@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
@@ -240,6 +241,19 @@ def is_another(sample: Sample, key: str, body: bytes, way: str) -> bool:
     return body in sample.objects.values() and (way == "whole" or key == sample.read_of(WAL)[0])
 
 
+def is_made_of_others(given: Input) -> bool:
+    """Return whether each part of a damaged object is a whole one of some object, with its own right checksum.
+
+    A block says neither of which object nor in which place it is. So one with keys that fit goes unnoticed."""
+    try:
+        table = Table("x", given.body)
+    except DamagedObject:
+        return False
+    ends = [*table.offsets, table.end_of_blocks]
+    parts = [*(given.body[a:b] for a, b in pairwise(ends)), given.body[table.end_of_blocks:table.info_offset]]
+    return all(any(part in body for body in given.sample.objects.values()) for part in parts)
+
+
 def named(sample: Sample, key: str, built: Built) -> Sample:
     """Return the database with a manifest that has the info of an SST that was written wrongly."""
     latest, sst = sample.all_of(MANIFEST)[-1], sst_of("db", key) if key.startswith("db/compacted/") else None
@@ -265,7 +279,7 @@ def read(given: Input) -> str:
         raise
     except Exception as error:
         return refused(given, error)
-    if right or given.checksum:
+    if right or given.checksum or (given.kind == SST and is_made_of_others(given)):
         return "right rows" if right else "other rows"
     raise Unexpected(f"{given.key}, {given.how}, by {given.way}: wrong rows")
 
