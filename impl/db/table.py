@@ -120,10 +120,10 @@ class Table:
         if any(a > b for a, b in pairwise(seqs)) or first > seqs[0] or (after is not None and seqs[-1] > after):
             raise place.damaged(0, "numbers of rows", f"{seqs[0]} to {seqs[-1]} do not ascend as in the index, from {first} up "
                                 f"to {after}")
-        said = self.info.first_entry
-        if number == 0 and said is not None and int.from_bytes(said, "big") != seqs[0]:
-            raise place.damaged(0, "numbers of rows", f"they begin with {seqs[0]}, and info says {int.from_bytes(said, 'big')}: a"
-                                " part is of another object")
+        said = seqs[0] if self.info.first_entry is None else int.from_bytes(self.info.first_entry, "big")
+        if number == 0 and said != seqs[0]:
+            raise place.damaged(0, "numbers of rows", f"they begin with {seqs[0]}, and info says {said}: a part is of another "
+                                "object")
 
     def numbers(self, start: bytes = b"", end: bytes | None = None) -> range:
         """Return the numbers of the blocks that may have keys from `start` on and before `end`."""
