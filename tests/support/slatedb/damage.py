@@ -27,7 +27,7 @@ Damage = Callable[[bytes, bytes, Random], bytes]  # (bytes, those of another obj
 def flipped(body: bytes, _: bytes, draw: Random) -> bytes:
     """A few bits are others."""
     found = bytearray(body)
-    for _ in range(draw.choice((1, 1, 1, 2, 9))):
+    for __ in range(draw.choice((1, 1, 1, 2, 9))):
         found[draw.randrange(len(found))] ^= 1 << draw.randrange(8)
     return bytes(found)
 
@@ -67,7 +67,7 @@ def lengthened(body: bytes, _: bytes, draw: Random) -> bytes:
 def pointed(body: bytes, _: bytes, draw: Random) -> bytes:
     """A few offsets, as FlatBuffers have them, lead anywhere."""
     found = bytearray(body)
-    for _ in range(draw.choice((1, 1, 2, 5))):
+    for __ in range(draw.choice((1, 1, 2, 5))):
         size, letter = draw.choice(((4, "<I"), (4, "<i"), (2, "<H")))
         if len(found) > size:
             at = draw.randrange(len(found) - size)

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -302,7 +302,7 @@ def refused(given: Input, error: Exception) -> str:
 
 
 @contextmanager
-def ended_in(seconds: int) -> Iterator[None]:
+def ended_in(seconds: int) -> Generator[None]:
     """End what takes longer, with Unexpected."""
     def stop(*_: Any) -> None:
         raise Unexpected(f"it took more than {seconds} s")
