@@ -89,7 +89,7 @@ def of_zstd(packed: bytes, most: int, place: Place) -> bytes:
     try:
         with pyarrow.CompressedInputStream(pyarrow.BufferReader(packed), "zstd") as stream:
             parts = [stream.read(STEP)]  # a read takes the memory that it asks for
-            while (size := sum(map(len, parts))) <= most and (part := stream.read(max(size, 1))):
+            while (size := sum(map(len, parts))) <= most and (part := stream.read(max(1, min(size, most + 1 - size)))):
                 parts.append(part)
     except (OSError, ValueError) as error:
         raise place.damaged(0, "packed content", f"zstd refuses it: {error}") from None
