@@ -25,6 +25,7 @@ from bench.pages import (
     queries,
     readme,
     refinements,
+    sst,
     strangers,
 )
 from bench.pages.protocol import ROOT, instances_of, page_data, stems
@@ -64,6 +65,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "gates": ("README.md", readme.gates),
     "exit_codes": ("README.md", readme.exit_codes),
     "failure": ("README.md", readme.failure),
+    "database": ("README.md", readme.database),
     "cost": ("docs/operating/cost.md", readme.cost),
     "min_age": ("docs/operating/boundary-files.md", min_age),
     "profiles": ("docs/operating/store-profiles.md", profiles.profiles),
@@ -83,6 +85,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "trace_damage_by_protocol": ("docs/checking/trace-damage.md", damaged.by_protocol),
     "refinements": ("docs/refinement.md", refinements.refinements),
     "policies": ("docs/composition.md", policies.policies),
+    "sst.svg": ("docs/images/sst.svg", sst.svg),
     "picture": ("ARCHITECTURE.md", architecture.picture),
     "rooms": ("ARCHITECTURE.md", architecture.rooms),
     **{name: part for stem in stems() for name, part in of_protocol(stem).items()},

@@ -77,6 +77,12 @@ def cost() -> str:
                     *(f"| {' | '.join(row)} |\n" for row in rows_of(costs, inputs))])
 
 
+def database() -> str:
+    """Show the example that opens a database."""
+    lines = (ROOT / "examples" / "database" / "visits.py").read_text().splitlines()
+    return "".join(f"    {line}".rstrip() + "\n" for line in lines)
+
+
 def failure() -> str:
     """Explain the first failure of the mutant that a protocol's .toml names for the README."""
     (stem, mutant), = ((stem, page_data(stem)["readme_failure"]) for stem in stems() if "readme_failure" in page_data(stem))

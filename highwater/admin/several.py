@@ -97,7 +97,7 @@ async def database_at(manifests: MetadataStore, path: str) -> Committed:
         raise Unusable(path, "the database has the mark .deleting, so somebody deletes it")
     file_id, body = await manifests.bounded.current()
     try:
-        return Committed(file_id, manifests.codec.decode(body))
+        return Committed(file_id, manifests.decoded(file_id, body))
     except Definite as error:
         raise Unreadable(f"manifest {file_id} of {path!r}, the latest, cannot be read: {error}") from error
 

@@ -8,7 +8,7 @@ from typing import Any
 from highwater.admin.rows import text_of
 from highwater.impl.db.db import Db, Options
 from highwater.impl.db.reader import latest_of
-from highwater.impl.db.writes import Op, check_batch
+from highwater.impl.db.writes import Op, folded
 from highwater.impl.world import World
 
 OPTIONS = Options(poll_ms=0)
@@ -20,7 +20,7 @@ async def written(world: World, root: str, ops: list[Op], create: bool, flush: b
     Raises ValueError for a bad batch, CannotRead if there is no database and `create` is off, and what `Db.open`, `Db.write`
     and `Db.flush` raise. Nothing is written then, unless the error is Indefinite, or the flush failed: the batch is in the WAL.
     """
-    check_batch(ops)  # before anybody is fenced
+    folded(ops)  # before anybody is fenced
     if not create:
         await latest_of(world.store, root)
     db = await Db.open(world, root, OPTIONS)

@@ -1,4 +1,4 @@
-"""highwater db: get | scan | dump-sst | dump-wal | put | delete, for SlateDB databases."""
+"""highwater db: get | scan | dump-sst | dump-wal | put | delete | compact, for SlateDB databases."""
 
 import json
 import os
@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from highwater.cli import admin
+from highwater.cli import admin, compact
 from highwater.cli.console import console, refuse, steps_shown
 from highwater.gate.exits import INCOMPLETE
 
 app = typer.Typer(no_args_is_help=True)
+app.command("compact")(compact.compact_command)
 LONGEST = 200  # characters of a value on a line; --json prints all
 
 Checkpoint = Annotated[str | None, typer.Option(help="read what this checkpoint keeps, named by its id or its name "
@@ -25,8 +26,8 @@ Rows = Annotated[bool, typer.Option(help="print the rows, too")]
 
 @app.callback()
 def db() -> None:
-    """Read and write the rows of SlateDB databases in a folder or in S3, without SlateDB. Only put and delete write, and they
-    fence a writer that is open. A key is ASCII, with \\xNN for any other byte."""
+    """Read and write the rows of SlateDB databases in a folder or in S3, without SlateDB. Only put, delete and compact write:
+    put and delete fence a writer that is open, and compact a compactor. A key is ASCII, with \\xNN for any other byte."""
 
 
 @app.command("get")

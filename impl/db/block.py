@@ -22,6 +22,7 @@ from highwater.impl.db.rows import HAS_CREATION, HAS_EXPIRY, KNOWN_FLAGS, LONGES
 RESTART_EVERY = 16
 U16, I64, SEQ_FLAGS = struct.Struct(">H"), struct.Struct(">q"), struct.Struct(">QB")
 HEAD_V1 = struct.Struct(">HH")
+LAST_START = (1 << 16) - 1  # offsets are u16; a larger block has one row, or none that begins after this
 LONGEST_NUMBER = 5  # bytes of a LEB128 that stands for a u32
 
 
@@ -50,6 +51,8 @@ def decode_v2(block: bytes, restarts: tuple[int, ...], end: int, place: Place) -
     at, key, restart = 0, b"", 0
     while at < end:
         start = at
+        if start > LAST_START:
+            raise place.damaged(start, "entry", f"it begins after byte {LAST_START:,}, where no offset leads to")
         try:
             shared, unshared, length = block[at], block[at + 1], block[at + 2]
             if shared > 127 or unshared > 127 or length > 127:

@@ -12,6 +12,7 @@ One instance at a time compacts a database, and one compaction runs at a time. A
 gets FencedInDoubt, and has ended.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.destroyed import mark_of
@@ -203,8 +204,13 @@ def tiered(job: Compaction) -> Tiered:
 
 # --- the process
 
-async def run(world: World, root: str, options: Options = USUAL, most: int | None = None) -> None:
-    """Compact a database until this is cancelled, or for `most` polls.
+Told = Callable[[Compaction, Sequence[Sst]], None]
+
+
+async def run(world: World, root: str, options: Options = USUAL, most: int | None = None,
+              told: Told = lambda done, outputs: None) -> None:
+    """Compact a database until this is cancelled, or for `most` polls. `told` is called with each compaction that was done, and
+    its outputs.
 
     When the store fails, it goes on at the next poll, with a warning. Raises FencedInDoubt once another compactor has taken
     over, and what else `compact_once` raises: an operator has to look at that.
@@ -214,8 +220,9 @@ async def run(world: World, root: str, options: Options = USUAL, most: int | Non
         try:
             if not compactor.epoch:
                 await compactor.open()
-            while await compactor.compact_once():
+            while done := await compactor.compact_once():
                 world.metrics.count("compactions")
+                told(done, compactor.outputs or ())
         except (*TRY_AGAIN, NoLatest) as error:
             world.metrics.count("compactor_failures")
             world.metrics.warn(f"the compactor of {root!r} goes on at the next poll: {error}")

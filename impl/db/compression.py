@@ -1,4 +1,4 @@
-"""Safety: a part that is unpacked has exactly the content that was packed, and takes no more memory than MOST bytes.
+"""Safety: a part that is unpacked has exactly the content that was packed, and takes no more memory than its caller allows.
 
 Parts of an SST are packed one by one, with the codec that its info names. zlib is in the standard library; the others are done
 by pyarrow, which the extra `codecs` brings. It is imported only for a table that needs it.
@@ -15,6 +15,7 @@ from highwater.impl.errors import Definite
 NONE, SNAPPY, ZLIB, LZ4, ZSTD = range(5)
 NAMES = ("none", "snappy", "zlib", "lz4", "zstd")
 MOST = 1 << 28  # bytes of content of one part; a block of a release has 64 KiB, or one row that does not fit
+STEP = 1 << 16  # bytes that are unpacked first; then twice as many
 SHRINKS = {SNAPPY: 64, LZ4: 255}  # a packed byte stands for at most so many
 
 
@@ -37,19 +38,22 @@ def pack(content: bytes, codec: int) -> bytes:
     return len(content).to_bytes(4, "little") + packed if codec == LZ4 else packed
 
 
-def unpack(packed: bytes, codec: int, place: Place) -> bytes:
-    """Return the content of a packed part. Raises DamagedObject, CodecMissing."""
+def unpack(packed: bytes, codec: int, place: Place, most: int | None = None) -> bytes:
+    """Return the content of a packed part, of at most `most` bytes. Raises DamagedObject, CodecMissing."""
+    most = MOST if most is None else min(most, MOST)
     if codec == NONE:
         return packed
     if codec == ZLIB:
-        return of_zlib(packed, place)
+        return of_zlib(packed, most, place)
     if codec == ZSTD:
-        return of_zstd(packed, place)
+        return of_zstd(packed, most, place)
     if codec not in SHRINKS:
         raise place.damaged(0, "codec", f"{codec} is none that this release knows")
     length, block = (of_snappy if codec == SNAPPY else of_lz4)(packed, place)
-    if length > min(MOST, SHRINKS[codec] * len(packed)):
+    if length > SHRINKS[codec] * len(packed):
         raise place.damaged(0, "length of the content", f"{length:,} bytes cannot come from {len(packed):,}")
+    if length > most:
+        raise place.damaged(0, "length of the content", f"{length:,} bytes, and it has at most {most:,}")
     try:
         content = arrow(codec).decompress(block, length, asbytes=True)
     except (OSError, ValueError) as error:
@@ -66,30 +70,32 @@ def arrow(codec: int) -> Any:
     return pyarrow.Codec({SNAPPY: "snappy", LZ4: "lz4_raw", ZSTD: "zstd"}[codec])
 
 
-def of_zlib(packed: bytes, place: Place) -> bytes:
+def of_zlib(packed: bytes, most: int, place: Place) -> bytes:
     unpacker = zlib.decompressobj()
     try:
-        content = unpacker.decompress(packed, MOST)
+        content = unpacker.decompress(packed, most)
     except zlib.error as error:
         raise place.damaged(0, "packed content", f"zlib refuses it: {error}") from None
     if not unpacker.eof or unpacker.unused_data:
-        raise place.damaged(0, "packed content", f"it is not one zlib stream of at most {MOST:,} bytes")
+        raise place.damaged(0, "packed content", f"it is not one zlib stream of at most {most:,} bytes")
     return content
 
 
-def of_zstd(packed: bytes, place: Place) -> bytes:
+def of_zstd(packed: bytes, most: int, place: Place) -> bytes:
     """Unpack frames as a stream, since a released client does not write the length of the content."""
     arrow(ZSTD)
     import pyarrow
 
     try:
         with pyarrow.CompressedInputStream(pyarrow.BufferReader(packed), "zstd") as stream:
-            content = stream.read(MOST + 1)
+            parts = [stream.read(STEP)]  # a read takes the memory that it asks for
+            while (size := sum(map(len, parts))) <= most and (part := stream.read(max(1, min(size, most + 1 - size)))):
+                parts.append(part)
     except (OSError, ValueError) as error:
         raise place.damaged(0, "packed content", f"zstd refuses it: {error}") from None
-    if len(content) > MOST:
-        raise place.damaged(0, "packed content", f"it has more than {MOST:,} bytes")
-    return content
+    if size > most:
+        raise place.damaged(0, "packed content", f"it has more than {most:,} bytes")
+    return b"".join(parts)
 
 
 def of_snappy(packed: bytes, place: Place) -> tuple[int, bytes]:

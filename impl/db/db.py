@@ -28,7 +28,7 @@ from highwater.impl.db.memtable import Memtable
 from highwater.impl.db.merge import Merge, Shown
 from highwater.impl.db.ranges import EVERYTHING, check_key, inside
 from highwater.impl.db.reader import CannotRead, Reader, State
-from highwater.impl.db.writes import Op, check_batch, delete, merge, put, rows_of
+from highwater.impl.db.writes import Op, delete, folded, merge, put, rows_of
 from highwater.impl.errors import Definite, OutcomeUnknown, StoreError, TaskCancelled
 from highwater.impl.manifests import readable
 from highwater.impl.manifests.spans import Span
@@ -192,11 +192,11 @@ class Db:
     async def write(self, ops: list[Op]) -> int:
         """Write a batch, all of it or nothing; return its number. It is durable on return. Later batches have larger numbers.
 
-        It waits while `max_unflushed_bytes` are in memory. A caller that stops waiting does not stop the write. Raises
-        ValueError for a batch that cannot be written, OutsideRange, FencedUnapplied or Closed if it is in no log, and
-        OutcomeUnknown.
+        A key may be in it several times: see `folded` of impl/db/writes.py. It waits while `max_unflushed_bytes` are in memory.
+        A caller that stops waiting does not stop the write. Raises ValueError for a batch that cannot be written, OutsideRange,
+        FencedUnapplied or Closed if it is in no log, and OutcomeUnknown.
         """
-        check_batch(ops)
+        ops = folded(ops, self.options.merge)
         for op in ops:
             check_key(op.key, self.options.span)
         self.wal.ensure_open()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from highwater.impl.db.build import wal_of
 from highwater.impl.db.rows import Row
-from highwater.impl.db.wal import rows_of
+from highwater.impl.db.wal import Order
 from highwater.impl.protocols.wal_fencing import Form
 
 
@@ -19,12 +19,14 @@ class Commit(NamedTuple):
 
 
 def form_of(codec: int, block_bytes: int) -> Form:
-    """Return the form of a log whose objects are packed with this codec."""
+    """Return the form of the log of one writer, whose objects are packed with this codec."""
+    order = Order()
+
     def encode(commit: Commit) -> bytes:
         return wal_of(commit.rows, codec, block_bytes).body
 
     def decode(key: str, body: bytes) -> Commit | None:
-        rows = rows_of(key, body)
+        rows = order.rows_of(key, body)
         return Commit(tuple(rows)) if rows else None
 
     def record(_: object, epoch: int, rows: Sequence[Row]) -> Commit:

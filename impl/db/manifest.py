@@ -14,6 +14,7 @@ from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.json.wal import WalManifest
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import PHASES, SameVersion
+from highwater.impl.codecs.slatedb.sequences import recorded
 from highwater.impl.codecs.slatedb.tables import Checkpoint, Sst, View
 from highwater.impl.db.build import BLOCK_BYTES, LEAST_FILTERED, VERSION, sst_of
 from highwater.impl.db.log import Commit
@@ -56,7 +57,7 @@ class WrittenManifest(SequencedManifest):
         self.root, self.keep_from, self.built = root, keep_from, built
 
     def _known(self, file_id: int, body: bytes) -> Known:
-        value: Manifest = self.metadata.codec.decode(body)
+        value: Manifest = self.metadata.decoded(file_id, body)
         return Known(WalManifest(value.writer_epoch, value.replay_after_wal_id), Committed(file_id, value))
 
     async def put(self, known: Known, manifest: WalManifest) -> Known:
@@ -93,8 +94,9 @@ class WrittenManifest(SequencedManifest):
             name = await self._uploaded(sst.body)
             before = before._replace(l0=(View(name, name), *before.l0), ssts=(*before.ssts, Sst(name, sst.info, VERSION)))
         ticks = [row.create_ms for row in rows if row.create_ms is not None]
+        tracker = recorded(before.sequence_tracker, ((row.seq, row.create_ms) for row in rows if row.create_ms is not None))
         return before._replace(last_l0_seq=last, last_l0_clock_tick=max(ticks, default=before.last_l0_clock_tick),
-                               recent_snapshot_min_seq=keep_from)
+                               recent_snapshot_min_seq=keep_from, sequence_tracker=tracker)
 
     def _kept(self, versions: list[Row], keep_from: int, now_ms: int) -> list[Row]:
         return retained(versions, keep_from, now_ms, False)

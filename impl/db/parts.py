@@ -67,17 +67,19 @@ def payload_of(part: bytes, place: Place) -> bytes:
     return payload
 
 
-def content_of(part: bytes, codec: int, place: Place) -> tuple[bytes, Place]:
-    """Return the content of a part, and its place: offsets of errors count in the content. Raises DamagedObject."""
-    return unpack(payload_of(part, place), codec, place), place._replace(packed=codec != 0)
+def content_of(part: bytes, codec: int, place: Place, most: int | None = None) -> tuple[bytes, Place]:
+    """Return the content of a part, of at most `most` bytes, and its place: offsets of errors count in the content.
+
+    Raises DamagedObject."""
+    return unpack(payload_of(part, place), codec, place, most), place._replace(packed=codec != 0)
 
 
-def table_of(buffer: bytes, table: type, place: Place) -> Any:
-    """Return a FlatBuffer's table. Raises DamagedObject, also for a name that FlatBuffers give to what they do not have."""
+def table_of(buffer: bytes, table: type, place: Place, most: int | None = None) -> Any:
+    """Return a FlatBuffer's table, each of whose vectors has at most so many parts. Raises DamagedObject."""
     try:
-        return read(buffer, table)[0]
+        return read(buffer, table, most)[0]
     except DamagedBuffer as error:
-        raise place.damaged(0, "table", str(error)) from None
+        raise place.damaged(error.offset, error.field, error.what) from None
 
 
 def info_of(body: bytes, key: str, start: int = 0) -> tuple[SstInfo, int, int]:

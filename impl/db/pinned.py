@@ -53,7 +53,7 @@ class DbReader:
                  span: Span = EVERYTHING):
         """`span`: of a projection, its keys. A read wholly outside is refused."""
         self.span = span
-        self.pins = db_reader.DbReader(manifests, root, options, Form(wal.rows_of, size_of))
+        self.pins = db_reader.DbReader(manifests, root, options, Form(wal.Order().rows_of, size_of))
         self.cache = Cache(cache_bytes)  # of all snapshots
 
     async def open(self, checkpoint: str | None = None) -> None:

@@ -63,9 +63,14 @@ class Ssts:
         if not within_ends(info, row_key):
             return False
         if not reads_filter_alone(info):
-            return (await self.end(key, info)).table.may_contain(row_key)
-        found = await self._filter(key, info)
-        return found is None or found.may_contain(row_key)
+            end = await self.end(key, info)
+            known = end.table.unpacked_bytes
+            found = end.table.may_contain(row_key)
+            if end.table.unpacked_bytes != known:  # its filter has been unpacked
+                self.cache.put((key, "end"), end, size_of_end(end.table))
+            return found
+        bloom_filter = await self._filter(key, info)
+        return bloom_filter is None or bloom_filter.may_contain(row_key)
 
     async def blocks(self, key: str, info: SstInfo, span: Span = EVERYTHING, keep: bool = False) -> AsyncIterator[list[Row]]:
         """Yield the rows of each block that may have keys of the span; no others are read. `keep` them for later reads."""
@@ -130,7 +135,7 @@ class Ssts:
         check(key, info)
         found = await self._range(key, info.filter_offset, info.filter_offset + info.filter_len)
         decoded = bloom.decode(*content_of(found.body, info.compression, Place(key, info.filter_offset, "filter")))
-        self.cache.put((key, "filter"), (decoded,), info.filter_len + BLOCK_BYTES)
+        self.cache.put((key, "filter"), (decoded,), BLOCK_BYTES + (len(decoded.bits) if decoded else 0))
         return decoded
 
     async def _part(self, end: End, start: int, stop: int) -> tuple[End, bytes]:
@@ -150,7 +155,7 @@ class Ssts:
             return await self.store.get_range(key, start, stop)
         except BeyondEnd:
             raise DamagedObject(key, start, "end", "the object ends here, or before, and should go on: it is cut off, or "
-                                "another one") from None
+                                "another one, or the manifest is damaged") from None
 
 
 def has_filter(info: SstInfo) -> bool:
@@ -190,5 +195,5 @@ def size_of(rows: list[Row]) -> int:
 
 
 def size_of_end(table: Table) -> int:
-    """Return the bytes that an end takes: its own, its filter once more, and the decoded index."""
-    return len(table.body) + table.info.filter_len + sum(map(len, table.first_keys)) + BLOCK_BYTES * len(table.offsets)
+    """Return the bytes that an end takes: its own, its filter once it is unpacked, and the decoded index."""
+    return len(table.body) + table.unpacked_bytes + sum(map(len, table.first_keys)) + BLOCK_BYTES * len(table.offsets)

@@ -15,7 +15,10 @@ from highwater.impl.codecs.slatedb.tables import SstInfo
 from highwater.impl.db import block, bloom
 from highwater.impl.db.damaged import DamagedObject, Place
 from highwater.impl.db.parts import WAL, Index, Stats, content_of, info_of, table_of
-from highwater.impl.db.rows import Row
+from highwater.impl.db.rows import LONGEST_KEY, Row
+
+LEAST_BLOCK = 10  # bytes: no codec packs a row and the trailer of its block into fewer, with a checksum
+INDEXED, COUNTED = LONGEST_KEY + 200, 200  # bytes of index and statistics for one block, at most, or for the rest of the part
 
 
 class Table:
@@ -25,15 +28,16 @@ class Table:
         """`expected` is what a manifest says of it. `body`: the object from byte `start` on, which is at most where the index
         begins. What needs bytes before `start` must not be called: `block`, `blocks` and `rows`, and perhaps `bloom`."""
         self.key, self.body, self.start = key, body, start
+        self.unpacked_bytes = 0  # of the filter, once it was asked for
         self.info, self.version, self.info_offset = info_of(body, key, start)
         if expected is not None and expected != self.info:
             raise DamagedObject(key, self.info_offset, "info", f"it is {self.info}, and the manifest says {expected}: the "
                                 "object is another one, or damaged")
-        index, place = self.part("index", self.info.index_offset, self.info.index_len)
-        metas = table_of(index, Index, place).block_meta
+        self.most_blocks = self.end_of_blocks // LEAST_BLOCK
+        index, place = self.part("index", self.info.index_offset, self.info.index_len, INDEXED)
+        metas = table_of(index, Index, place, self.most_blocks).block_meta
         self.offsets = [meta.offset for meta in metas]
         self.first_keys = [meta.first_key for meta in metas]
-        self.end_of_blocks = self.info.filter_offset if self.info.filter_len else self.info.index_offset
         if metas and (self.offsets[0] or any(a >= b for a, b in pairwise((*self.offsets, self.end_of_blocks)))):
             raise place.damaged(0, "offsets of blocks", f"they do not rise from 0 up to the last block, before byte "
                                 f"{self.end_of_blocks:,}")
@@ -45,30 +49,38 @@ class Table:
         return self.info.sst_type == WAL
 
     @property
+    def end_of_blocks(self) -> int:
+        return self.info.filter_offset if self.info.filter_len else self.info.index_offset
+
+    @property
     def size_bytes(self) -> int:
         """The length of the object."""
         return self.start + len(self.body)
 
-    def part(self, name: str, offset: int, length: int) -> tuple[bytes, Place]:
+    def part(self, name: str, offset: int, length: int, per_block: int | None = None) -> tuple[bytes, Place]:
+        """Return the content of a part. It has at most `per_block` bytes for each block that the object has room for."""
         at, place = offset - self.start, Place(self.key, offset, name)
         if at < 0:
             raise place.damaged(0, "place", "it is among the blocks, and should be behind them")
-        return content_of(self.body[at:at + length], self.info.compression, place)
+        return content_of(self.body[at:at + length], self.info.compression, place,
+                          None if per_block is None else per_block * (1 + self.most_blocks))
 
     @cached_property
     def bloom(self) -> bloom.Bloom | None:
         """The filter; None if there is none that this release knows."""
         if not self.info.filter_len or self.info.filter_format != bloom.COMPOSITE:
             return None
-        return bloom.decode(*self.part("filter", self.info.filter_offset, self.info.filter_len))
+        found = bloom.decode(*self.part("filter", self.info.filter_offset, self.info.filter_len))
+        self.unpacked_bytes = len(found.bits) if found else 0
+        return found
 
     @cached_property
     def stats(self) -> Stats | None:
         """The statistics; None if the object has none, as WAL objects do."""
         if not self.info.stats_len:
             return None
-        content, place = self.part("stats", self.info.stats_offset, self.info.stats_len)
-        return table_of(content, Stats, place)
+        content, place = self.part("stats", self.info.stats_offset, self.info.stats_len, COUNTED)
+        return table_of(content, Stats, place, self.most_blocks)
 
     def place_of(self, number: int) -> tuple[int, int]:
         """Return where a block begins and ends."""
@@ -103,10 +115,15 @@ class Table:
                                 f"{self.info.first_entry!r} up to {self.info.last_entry!r}")
 
     def check_commits(self, number: int, rows: list[Row], place: Place) -> None:
-        seqs = [row.seq for row in rows]
-        first = self.first_keys[number]
-        if any(a > b for a, b in pairwise(seqs)) or (first and int.from_bytes(first, "big") > seqs[0]):
-            raise place.damaged(0, "numbers of rows", f"{seqs[:3]} .. do not ascend from the index's {first!r}")
+        seqs, first = [row.seq for row in rows], int.from_bytes(self.first_keys[number], "big")
+        after = int.from_bytes(self.first_keys[number + 1], "big") if number + 1 < len(self.first_keys) else None
+        if any(a > b for a, b in pairwise(seqs)) or first > seqs[0] or (after is not None and seqs[-1] > after):
+            raise place.damaged(0, "numbers of rows", f"{seqs[0]} to {seqs[-1]} do not ascend as in the index, from {first} up "
+                                f"to {after}")
+        said = seqs[0] if self.info.first_entry is None else int.from_bytes(self.info.first_entry, "big")
+        if number == 0 and said != seqs[0]:
+            raise place.damaged(0, "numbers of rows", f"they begin with {seqs[0]}, and info says {said}: a part is of another "
+                                "object")
 
     def numbers(self, start: bytes = b"", end: bytes | None = None) -> range:
         """Return the numbers of the blocks that may have keys from `start` on and before `end`."""

@@ -111,7 +111,7 @@ class SequencedManifest:
                               l0=(*value.l0, name_of(new)) if new else value.l0)
 
     def _known(self, file_id: int, body: bytes) -> Known:
-        value: Manifest = self.metadata.codec.decode(body)
+        value: Manifest = self.metadata.decoded(file_id, body)
         flushed = tuple(record for sst in (*value.compacted, *value.l0) for record in records_of(sst))
         return Known(WalManifest(value.writer_epoch, value.replay_after_wal_id, flushed), Committed(file_id, value))
 

@@ -13,6 +13,7 @@ a late create took its id. So a verdict counts only if a boundary read after the
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, NamedTuple
 
+from highwater.impl.codecs.codec import Undecodable
 from highwater.impl.codecs.json.manifest import UPDATES
 from highwater.impl.errors import Definite, Fenced, FencedInDoubt, NotFound, OutcomeUnknown, StoreError, Unavailable
 from highwater.impl.layout import Namespace
@@ -140,7 +141,7 @@ class MetadataStore:
             attempt.base = None
             try:
                 latest, body = base or await self.bounded.latest()
-                value = self.codec.decode(body)
+                value = self.decoded(latest, body)
                 if self.is_fenced(value, epoch):
                     decided = Verdict(fenced(value) if fenced else self.fenced_by(value, epoch))
                 else:
@@ -278,11 +279,18 @@ class MetadataStore:
     async def current(self) -> Committed:
         """Return the latest committed value. Raises NoLatest, InvalidName, InvalidBoundary, BoundaryLost, Unavailable."""
         file_id, body = await self.bounded.current()
-        return Committed(file_id, self.codec.decode(body))
+        return Committed(file_id, self.decoded(file_id, body))
 
     async def read(self, file_id: int) -> Any:
         """Return the value of one file, for example one that a checkpoint keeps behind the boundary. Raises NotFound."""
-        return self.codec.decode(await self.bounded.read(file_id))
+        return self.decoded(file_id, await self.bounded.read(file_id))
+
+    def decoded(self, file_id: int, body: bytes) -> Any:
+        """Return the value of a file with these bytes. Raises what the codec raises; an Undecodable names the file."""
+        try:
+            return self.codec.decode(body)
+        except Undecodable as error:
+            raise error.of(self.bounded.storage.namespace.key(file_id)) from None
 
     # --- collection
 

@@ -36,6 +36,7 @@ BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 TOOLS: dict[str, set[str]] = {
     "highwater/admin/checkpoints.py": {"impl/protocols/checkpoints", "impl/protocols/destroy_mark"},
     "highwater/admin/clone.py": {f"impl/protocols/{of}" for of in ("checkpoints", "clones", "clones_manifest")},
+    "highwater/admin/compact.py": {f"impl/protocols/{of}" for of in ("checkpoints", "destroy_mark")},
     "highwater/admin/destroy.py": {"impl/protocols/destroy"},
     "highwater/admin/detach.py": {f"impl/protocols/{of}" for of in ("clones", "clones_manifest")},
     "highwater/admin/gc_data.py": {f"impl/protocols/{of}" for of in ("database_gc", "manifest_compactions")},

@@ -15,7 +15,7 @@ from highwater.impl.db import retention
 from highwater.impl.db.db import USUAL, Db, MergeMissing, Options, Snapshot
 from highwater.impl.db.manifest import FIRST, manifests_of
 from highwater.impl.db.pinned import DbReader
-from highwater.impl.db.writes import delete, merge, put
+from highwater.impl.db.writes import Op, delete, folded, merge, put
 from highwater.impl.errors import FencedUnapplied, OutcomeUnknown, PreconditionFailed
 from highwater.impl.layout import Namespace
 from highwater.impl.manifests.readable import HasSegments
@@ -28,12 +28,22 @@ from highwater.impl.stores.system import SystemClock
 from highwater.impl.world import World
 from tests.support.database import OPTIONS, Plain, Stopped, all_of, joined, run, world_of
 
+
+def is_refused(ops: list[Op]) -> bool:
+    """Return whether merges of a batch end at other times than what they are merged with."""
+    try:
+        folded(ops, joined)
+    except ValueError:
+        return True
+    return False
+
+
 KEYS = (b"a", b"b", b"bb", b"c")
 WAL = Namespace("db", "wal")
 OPS = st.one_of(st.builds(put, st.sampled_from(KEYS), st.binary(max_size=3), st.sampled_from((None, None, 50))),
                 st.builds(delete, st.sampled_from(KEYS)),
                 st.builds(merge, st.sampled_from(KEYS), st.binary(min_size=1, max_size=2), st.sampled_from((None, 50))))
-BATCHES = st.lists(OPS, min_size=1, max_size=3, unique_by=lambda op: op.key)
+BATCHES = st.lists(OPS, min_size=1, max_size=4).filter(lambda ops: not is_refused(ops))
 STEPS = st.one_of(BATCHES, BATCHES, st.sampled_from(("flush", "reopen", "snapshot", "end", "wait", "checkpoint", "durable")))
 
 
@@ -164,8 +174,8 @@ def test_after_close_nothing_is_done():
 
 
 @pytest.mark.parametrize("ops, says", [
-    ([], "empty batch"), ([put(b"", b"1")], "1 to 65,535"), ([merge(b"a", b"1"), merge(b"a", b"2")], "write two batches"),
-    ([put(b"a", b"1"), merge(b"a", b"2")], "write two batches"), ([put(b"a", b"1", 0)], "TTL of 0 ms")])
+    ([], "empty batch"), ([put(b"", b"1")], "1 to 65,535"), ([put(b"a", b"1", 0)], "TTL of 0 ms"),
+    ([merge(b"a", b"1", 5), merge(b"a", b"2", 6)], "TTLs 5, 6"), ([put(b"a", b"1"), merge(b"a", b"2", 6)], "TTLs None, 6")])
 def test_a_batch_that_cannot_be_written(ops, says):
     async def work(world: World) -> None:
         db = await Db.open(world, "db", OPTIONS)
@@ -188,6 +198,28 @@ def test_of_a_key_that_is_twice_in_a_batch_the_last_counts():
         db = await Db.open(world, "db", OPTIONS)
         await db.write([put(b"a", b"1"), delete(b"a"), delete(b"b"), put(b"b", b"2")])
         assert await all_of(db) == {b"b": b"2"}
+
+    run(work)
+
+
+@pytest.mark.parametrize("ops, row", [
+    ([merge(b"k", b"1"), merge(b"k", b"2"), merge(b"k", b"3")], merge(b"k", b"123")),
+    ([put(b"k", b"v"), merge(b"k", b"1"), merge(b"k", b"2")], put(b"k", b"v12")),
+    ([delete(b"k"), merge(b"k", b"1", 9)], put(b"k", b"1", 9)), ([merge(b"k", b"1", 9), put(b"k", b"v")], put(b"k", b"v")),
+    ([merge(b"k", b"1"), delete(b"k")], delete(b"k")), ([put(b"k", b"v", 9), merge(b"k", b"1", 9)], put(b"k", b"v1", 9)),
+    ([merge(b"k", b"1"), put(b"k", b"v"), merge(b"k", b"2")], put(b"k", b"v2"))])
+def test_changes_of_one_key_in_a_batch_become_one_row(ops, row):
+    assert folded([put(b"a", b"1"), *ops, delete(b"z")], joined) == [put(b"a", b"1"), row, delete(b"z")]
+
+
+def test_without_the_operator_a_batch_merges_a_key_once():
+    async def work(world: World) -> None:
+        db = await Db.open(world, "db", Options(poll_ms=0))
+        for ops in ([merge(b"a", b"1"), merge(b"a", b"2")], [put(b"a", b"1"), merge(b"a", b"2")]):
+            with pytest.raises(ValueError, match="write two batches"):
+                await db.write(ops)
+        await db.write([merge(b"a", b"1"), put(b"a", b"2"), merge(b"b", b"3")])
+        assert await db.get(b"a") == b"2"
 
     run(work)
 

@@ -43,6 +43,7 @@ OTHERS = (
     "tests/highwater/test_types.py::test_the_type_checker_passes",
     # every safeguard, clause, action or property, on the model: the suite keeps a few of each kind
     "tests/impl/test_db_crashes.py::test_two_hundred_killed_processes",
+    "tests/impl/test_db_damage.py::test_a_hundred_thousand_are",
     "tests/impl/test_db_crashes.py::test_two_thousand_crash_points",
     "tests/model/test_bounded.py::test_it_finds_what_the_explorer_finds",
     "tests/model/test_projection_union.py::test_every_property_holds",

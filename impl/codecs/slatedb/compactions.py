@@ -7,8 +7,8 @@ the released reader infers it.
 
 from typing import NamedTuple
 
-from highwater.impl.codecs.slatedb.flatbuffer import NewerFields, read, write
-from highwater.impl.codecs.slatedb.header import InvalidFile, closed, opened
+from highwater.impl.codecs.slatedb.flatbuffer import NewerFields, write
+from highwater.impl.codecs.slatedb.header import InvalidFile, closed, opened, table_in
 from highwater.impl.codecs.slatedb.tables import Compaction, CompactionsV1
 
 WRITTEN = 2
@@ -31,7 +31,7 @@ class Compactions(NamedTuple):
 def decode(body: bytes) -> Compactions:
     """Decode a compactions file. Raises InvalidFile, DamagedBuffer."""
     version, buffer = opened(body, "compactions files", (1, WRITTEN))
-    table, unknown = read(buffer, CompactionsV1)
+    table, unknown = table_in(buffer, CompactionsV1)
     return Compactions(*table, version, unknown)  # pyright: ignore[reportCallIssue]  # the table has the first two fields
 
 
@@ -45,5 +45,5 @@ def encode(compactions: Compactions) -> bytes:
         raise NewerFields("compactions file", compactions.unknown)
     if compactions.version != WRITTEN and compactions.recent_compactions:
         raise InvalidFile("a compactions file of version 1 does not name the destinations of its compactions: let the release "
-                          "that wrote it finish them")
+                          "that wrote it finish them", 0, "version")
     return closed(WRITTEN, write(CompactionsV1(compactions.compactor_epoch, compactions.recent_compactions)))

@@ -23,6 +23,7 @@ from functools import cache, lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+from highwater.impl.codecs.codec import Undecodable
 from highwater.impl.errors import Definite
 
 UNION = "union"
@@ -42,7 +43,7 @@ VALUE_OF = {letter: value for value, letter in enumerate(LETTERS)}
 SHARING = 4  # reading may consume this many times the buffer's size; the released writer shares only vtables
 
 
-class DamagedBuffer(Definite):
+class DamagedBuffer(Undecodable):
     """Bytes that do not form the expected table."""
 
 
@@ -116,9 +117,11 @@ def inline(kind: Any) -> str:
 
 # ------------------------------------------------------------------------------------------------------------- reading
 
-def read(buffer: bytes, table: type) -> tuple[Any, tuple[str, ...]]:
-    """Return the table in a buffer, and the paths of the fields that are not known here. Raises DamagedBuffer."""
-    reader = Reader(buffer)
+def read(buffer: bytes, table: type, most: int | None = None) -> tuple[Any, tuple[str, ...]]:
+    """Return the table in a buffer, and the paths of the fields that are not known here. Raises DamagedBuffer.
+
+    `most`: a vector with more parts than so many is refused before they are read."""
+    reader = Reader(buffer, most)
     return reader.table(reader.follow(0, table.__name__), table, table.__name__), tuple(reader.unknown)
 
 
@@ -133,14 +136,16 @@ def shown(path: Path) -> str:
 class Reader:
     """Reads one buffer. `path` names the place of an error or of an unknown field; `shown` makes it "ManifestV1.l0[2].info"."""
 
-    def __init__(self, buffer: bytes):
+    def __init__(self, buffer: bytes, most: int | None = None):
         self.buffer, self.left, self.unknown = buffer, SHARING * len(buffer), []
+        self.most = len(buffer) if most is None else most
         self.vtables: dict[int, tuple[int, list[int]]] = {}  # by position: size and offsets, which many tables share
 
     def raw(self, position: int, size_bytes: int, path: Path) -> bytes:
         if not 0 <= position <= len(self.buffer) - size_bytes:
-            raise DamagedBuffer(f"{shown(path)}: bytes {position} to {position + size_bytes} are beyond the end of the buffer, "
-                                f"which has {len(self.buffer)} bytes: the file is damaged or cut off")
+            raise DamagedBuffer(f"bytes {position} to {position + size_bytes} are beyond the end of the buffer, which has "
+                                f"{len(self.buffer)} bytes: the file is damaged or cut off",
+                                min(max(position, 0), len(self.buffer)), shown(path))
         return self.buffer[position:position + size_bytes]
 
     def number(self, letter: str, position: int, path: Path) -> Any:
@@ -152,43 +157,43 @@ class Reader:
     def follow(self, position: int, path: Path) -> int:
         return position + self.number("I", position, path)
 
-    def take(self, size_bytes: int, path: Path) -> None:
+    def take(self, size_bytes: int, at: int, path: Path) -> None:
         """Count `size_bytes` against the budget of the buffer. However its offsets are damaged, reading ends soon."""
         self.left -= size_bytes
         if self.left < 0:
-            raise DamagedBuffer(f"{shown(path)}: its parts overlap, so the file is damaged")
+            raise DamagedBuffer("its parts overlap, so the file is damaged", at, shown(path))
 
     def table(self, start: int, table: type, path: Path) -> Any:
-        self.take(4, path)
+        self.take(4, start, path)
         vtable = start - self.number("i", start, path)
         table_size, offsets = self.vtables.get(vtable) or self.vtable(vtable, path)
         self.raw(start, table_size, path)
         slots = slots_of(table)
         missing = len(slots) - len(offsets)
-        for place, offset in enumerate(offsets[len(slots):], len(slots)):
-            if offset:
-                self.unknown.append(f"{shown(path)} slot {place}")
+        if missing < 0:
+            self.take(-missing, start, path)  # a newer release's field has a byte or more in its table
+            self.unknown += [f"{shown(path)} slot {place}" for place in range(len(slots), len(offsets)) if offsets[place]]
         values: dict[str, Any] = {}
         for slot, offset in zip(slots, offsets + [0] * missing if missing > 0 else offsets):
             here = path, ".", slot.name
             if offset and not 4 <= offset <= table_size - slot.size_bytes:
-                raise DamagedBuffer(f"{shown(here)}: its offset {offset} is outside its table of {table_size} bytes: the file "
-                                    "is damaged")
-            values[slot.name] = self.field(start + offset if offset else 0, slot, values, here)
+                raise DamagedBuffer(f"its offset {offset} is outside its table of {table_size} bytes: the file is damaged",
+                                    start, shown(here))
+            values[slot.name] = self.field(start, offset, slot, values, here)
         return table._make(map(values.__getitem__, table._fields))
 
     def vtable(self, at: int, path: Path) -> tuple[int, list[int]]:
         size, table_size = self.number("H", at, path), self.number("H", at + 2, path)
         if size < 4 or size % 2 or table_size < 4:
-            raise DamagedBuffer(f"{shown(path)}: its vtable gives {size} bytes for itself and {table_size} for its table: the "
-                                "file is damaged")
+            raise DamagedBuffer(f"its vtable gives {size} bytes for itself and {table_size} for its table: the file is damaged",
+                                at, shown(path))
         found = self.vtables[at] = table_size, [self.number("H", at + place, path) for place in range(4, size, 2)]
         return found
 
-    def field(self, position: int, slot: Slot, before: dict[str, Any], path: Path) -> Any:
-        """Return the value of a slot. `position` is 0 if the field is absent. `before` holds the fields read so far, with the
-        tags of unions."""
-        kind = slot.kind
+    def field(self, start: int, offset: int, slot: Slot, before: dict[str, Any], path: Path) -> Any:
+        """Return the value of a slot, which is `offset` bytes behind the table's start; 0: it is absent. `before` holds the
+        fields read so far, with the tags of unions."""
+        kind, position = slot.kind, start + offset if offset else 0
         if isinstance(kind, list):
             tag = before[f"{slot.name}_type"]
             if tag > len(kind):
@@ -198,7 +203,7 @@ class Reader:
         if position:
             return self.value(position, kind, path)
         if slot.required:
-            raise DamagedBuffer(f"{shown(path)}: a required field is absent: the file is damaged")
+            raise DamagedBuffer("a required field is absent: the file is damaged", start, shown(path))
         return slot.default
 
     def value(self, position: int, kind: Any, path: Path) -> Any:
@@ -212,20 +217,23 @@ class Reader:
             return self.table(at, kind, path)
         length = self.number("I", at, path)
         if kind in ("bytes", "str"):
-            self.take(length, path)
+            self.take(length, at, path)
             raw = self.raw(at + 4, length, path)
-            return raw if kind == "bytes" else text_of(raw, path)
+            return raw if kind == "bytes" else text_of(raw, at, path)
         step = STRUCTS[inline(kind[0])].size
-        self.take(length * step, path)
+        if length > self.most:
+            raise DamagedBuffer(f"it has {length:,} parts, and {self.most:,} at most are possible: the file is damaged", at,
+                                shown(path))
+        self.take(length * step, at, path)
         self.raw(at + 4, length * step, path)
         return tuple(self.value(at + 4 + i * step, kind[0], (path, "[", f"{i}]")) for i in range(length))
 
 
-def text_of(raw: bytes, path: Path) -> str:
+def text_of(raw: bytes, at: int, path: Path) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        raise DamagedBuffer(f"{shown(path)}: {raw[:40]!r} is not UTF-8") from None
+        raise DamagedBuffer(f"{raw[:40]!r} is not UTF-8", at, shown(path)) from None
 
 
 # ------------------------------------------------------------------------------------------------------------- writing

@@ -18,8 +18,8 @@ from enum import IntEnum
 from functools import lru_cache
 
 from highwater.impl.codecs.manifest import CannotHold, Manifest, check_fields
-from highwater.impl.codecs.slatedb.flatbuffer import NewerFields, read, write
-from highwater.impl.codecs.slatedb.header import InvalidFile, closed, opened, version_of
+from highwater.impl.codecs.slatedb.flatbuffer import NewerFields, write
+from highwater.impl.codecs.slatedb.header import START, InvalidFile, closed, opened, table_in, version_of
 from highwater.impl.codecs.slatedb.tables import (
     Checkpoint,
     ManifestV1,
@@ -77,7 +77,7 @@ class ManifestCodec:
 def decoded(body: bytes, versions: tuple[int, ...]) -> Manifest:
     """Decode a manifest of one of these versions. Clients of a process read the latest manifests again and again."""
     version, buffer = opened(body, "manifests", versions)
-    table, unknown = read(buffer, TABLES[version])
+    table, unknown = table_in(buffer, TABLES[version])
     return (from_v1 if version == 1 else from_v2)(table)._replace(unknown=unknown)
 
 
@@ -106,7 +106,8 @@ def from_v1(table: ManifestV1) -> Manifest:
         for one in used:
             sst = Sst(one.id, one.info, one.format_version)
             if ssts.setdefault(one.id, sst) != sst:
-                raise InvalidFile(f"the manifest has SST {one.id} twice, with different contents: it is damaged")
+                raise InvalidFile(f"the manifest has SST {one.id} twice, with different contents: it is damaged", START,
+                                  "ssts")
         return tuple(View(one.id, one.id, one.visible_range) for one in used)
 
     l0 = views(table.l0)

@@ -146,6 +146,10 @@ class Peer:
     async def compactions(self, path, id=None, url="file:///"):
         return plain(await self._admin(path, url).read_compactions(id))
 
+    async def second_of(self, path, seq, url="file:///", round_up=False):
+        """The second in which a number was written, by the manifest's sequence tracker."""
+        return await self._admin(path, url).get_timestamp_for_sequence(seq, round_up)
+
     async def checkpoint(self, path, url="file:///", lifetime_ms=None, name=None, source=None):
         options = s.CheckpointOptions(lifetime_ms=lifetime_ms, source=source, name=name)
         return plain(await self._admin(path, url).create_detached_checkpoint(options))
