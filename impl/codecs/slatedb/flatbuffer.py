@@ -158,8 +158,8 @@ class Found(NamedTuple):
     size_bytes: int  # of the table
     entries: struct.Struct  # of the table: all of its entries at once
     defaults: tuple[Any, ...]  # of the fields that are absent
-    picks: tuple[int, ...]  # for each slot its place among the entries and, behind them, the defaults
-    parts: tuple[tuple[int, int, Slot], ...]  # the slots that are no numbers: place, offset or 0, and the slot
+    picks: tuple[int, ...]  # for each field its place among the entries and, behind them, the defaults
+    parts: tuple[tuple[int, int, Slot, int], ...]  # fields that are no numbers: place, offset or 0, slot, place of the tag
     newer: tuple[int, ...]  # the slots that are not known here, and have a value
     wrong: tuple[Slot, str] | None  # a slot that no table can have so, and why
 
@@ -182,11 +182,19 @@ def found_by(table: type, vtable: bytes) -> Found:
         form, end, picks[place] = f"{form}{offset - end}x{slot.letter}", offset + slot.size_bytes, len(picks)
     absent = [place for place in range(len(slots)) if place not in picks]
     picks |= {place: number for number, place in enumerate(absent, len(there))}
-    parts = tuple((place, offsets[place], slot) for place, slot in enumerate(slots)
+    tags = {place - 1 for place, _ in unions_of(table)}
+    fields = [(place, slot) for place, slot in enumerate(slots) if place not in tags]
+    parts = tuple((number, offsets[place], slot, picks.get(place - 1, 0)) for number, (place, slot) in enumerate(fields)
                   if isinstance(slot.kind, list) or (offsets[place] and not slot.is_number) or (
                       slot.required and not offsets[place]))
     return Found(size, struct.Struct(form), tuple(slots[place].default for place in absent),
-                 tuple(picks[place] for place in range(len(slots))), parts, newer, None)
+                 tuple(picks[place] for place, _ in fields), parts, newer, None)
+
+
+@lru_cache(LATELY)
+def id_of(kind: str, halves: Halves) -> str:
+    """Return the text of an id. Manifests name the same ids again and again."""
+    return (uuid_of if kind == "uuid" else ulid_of)(halves.high << 64 | halves.low)
 
 
 class Reader:
@@ -228,15 +236,13 @@ class Reader:
             self.unknown += [f"{shown(path)} slot {place}" for place in newer]
         given = entries.unpack_from(self.buffer, start) + defaults
         values = [given[place] for place in picks]
-        for place, offset, slot in parts:
+        for place, offset, slot, tag in parts:
             if type(slot.kind) is list:
-                values[place] = self.union(start + offset if offset else 0, slot, values[place - 1], (path, slot.name))
+                values[place] = self.union(start + offset if offset else 0, slot, given[tag], (path, slot.name))
             elif offset:
                 values[place] = self.part(start + offset + values[place], slot.kind, (path, slot.name))
             else:
                 self.absent(slot, (path, slot.name))
-        for place, _ in reversed(unions_of(table)):
-            del values[place - 1]
         return table._make(values)
 
     def vtable(self, at: int, table: type, path: Path) -> Found:
@@ -270,8 +276,7 @@ class Reader:
     def part(self, at: int, kind: Any, path: Path) -> Any:
         """Return what is at a position to which an offset leads."""
         if kind == "ulid" or kind == "uuid":
-            halves = self.table(at, Halves, path)
-            return (uuid_of if kind == "uuid" else ulid_of)(halves.high << 64 | halves.low)
+            return id_of(kind, self.table(at, Halves, path))
         if isinstance(kind, type):
             return self.table(at, kind, path)
         length = self.u32(at, path)
@@ -346,7 +351,7 @@ def layout_of(table: type, present: tuple[bool, ...]) -> Layout:
 
 @lru_cache(LATELY)
 def id_table(kind: str, text: str) -> tuple[bytes, bytes]:
-    """Return the vtable and the entries of the table of an id. Manifests name the same ids again and again."""
+    """Return the vtable and the entries of the table of an id."""
     number = number_of_uuid(text) if kind == "uuid" else number_of_ulid(text)
     halves = Halves(number >> 64, number & (1 << 64) - 1)
     layout = layout_of(Halves, tuple(map(ne, halves, left_out(Halves))))
