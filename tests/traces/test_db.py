@@ -21,6 +21,7 @@ from highwater.traces.event import EMPTY, Event
 from highwater.traces.histories.versions import Batch, Logged, Read, logged, of_batches, of_reads, possible
 from highwater.traces.histories.versions import named as names_of
 from highwater.traces.protocols.db import MANIFESTS, ROOT, WAL
+from highwater.traces.protocols.db_calls import CALLS
 from highwater.traces.recorded.systems.slatedb_files import change_of
 from highwater.traces.refine import Failure
 
@@ -203,6 +204,12 @@ def test_each_mutant_is_here():
 def test_a_mutant_dies_of_what_it_should(name):
     seed, says = SEEDS[name]
     assert simulate(Run(seed, STEM, mutant=name)).signature == says
+
+
+@pytest.mark.parametrize("call", ["follow", "take", "refresh", "delete", "begin"])
+def test_a_call_of_few_attempts_may_meet_a_conflict_at_each_of_them(call):
+    """The table did not have this answer of a reader: seed 21341 has such a run."""
+    assert CALLS[call]["ObjectVersionExists"].told == "failed"
 
 
 def test_production_refines_and_does_all_that_it_is_about():

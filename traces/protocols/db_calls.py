@@ -30,6 +30,7 @@ def doubtful(means: str) -> dict[str, Answer]:
 FENCED = "another writer has opened: open another one"
 OF_AN_OPEN_WRITER = {**failing("FencedUnapplied", "Closed", means=FENCED), **failing("Unavailable")}
 OF_AN_UPDATE = {**failing("NoLatest", "Unavailable"), **doubtful("it may be listed: call again with the same id")}
+OF_FEW_ATTEMPTS = failing("ObjectVersionExists", means="others have put each next manifest first: call again")
 LOST = "the checkpoint is not listed any more, or its lease has ended: take another one"
 CALLS: Calls = with_timeouts({
     "open": {
@@ -52,14 +53,15 @@ CALLS: Calls = with_timeouts({
     **{call: {"tuple": returns("read", "what the newest rows show", update=NONE), **OF_AN_OPEN_WRITER,
               **failing("CannotRead", means=LOST)} for call in ("get", "scan")},
     "follow": {"NoneType": returns("opened", "the reader shows all that was acknowledged before", update=NONE),
-               **OF_AN_UPDATE, **failing("NotReadable", means=LOST)},
+               **OF_AN_UPDATE, **OF_FEW_ATTEMPTS, **failing("NotReadable", means=LOST)},
     "view": {"NoneType": returns("opened", "the reader shows what the checkpoint keeps", update=NONE), **failing(
         "CheckpointMissing", "CheckpointEnded", "NotReadable", means=LOST), **failing("NoLatest", "Unavailable", "NotFound")},
     "take": {**dict.fromkeys(("Committed", "Recognised"), returns("taken", "the checkpoint is listed", update=NONE)),
-             **OF_AN_UPDATE},
+             **OF_AN_UPDATE, **OF_FEW_ATTEMPTS},
     **{call: {**dict.fromkeys(("Committed", "Recognised"), returns("done", "the checkpoint is changed", update=NONE)),
-              **failing("CheckpointMissing", "CheckpointEnded", means=LOST), **OF_AN_UPDATE} for call in ("refresh", "delete")},
-    "begin": {"int": returns("opened", "the compactor has this epoch", update=NONE), **OF_AN_UPDATE,
+              **failing("CheckpointMissing", "CheckpointEnded", means=LOST), **OF_AN_UPDATE, **OF_FEW_ATTEMPTS}
+       for call in ("refresh", "delete")},
+    "begin": {"int": returns("opened", "the compactor has this epoch", update=NONE), **OF_AN_UPDATE, **OF_FEW_ATTEMPTS,
               "FencedInDoubt": indefinite("ended", "another compactor has opened", NONE)},
     "compact": {
         "Compaction": returns("compacted", "the result is in the manifest", update=NONE),
