@@ -1,4 +1,4 @@
-"""Databases on SlateDB's own bytes, for scripts: a world with ULIDs and with tasks, writers, and SSTs that somebody has left."""
+"""Databases on SlateDB's own bytes, for scripts: a world with ULIDs and tasks, writers, and SSTs that somebody has left."""
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any

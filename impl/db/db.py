@@ -200,8 +200,8 @@ class Db:
         for op in ops:
             check_key(op.key, self.options.span)
         self.wal.ensure_open()
-        while self.waiting_bytes and self.waiting_bytes + self.memtable.size_bytes > self.options.max_unflushed_bytes:
-            await settled(self.writing or self._in_turn(self._nothing, "wait"))
+        while self.writing and self.waiting_bytes + self.memtable.size_bytes > self.options.max_unflushed_bytes:
+            await settled(self.writing)
             self.wal.ensure_open()
         place = len(self.waiting)
         self.waiting.append(ops)
@@ -209,9 +209,6 @@ class Db:
         if self.writing is None:
             self.writing = self._in_turn(self._write, "write")
         return await self.writing + place
-
-    async def _nothing(self) -> None:
-        pass
 
     async def _write(self) -> int:
         """Write what is waiting as one object; return the number of its first batch."""
