@@ -13,6 +13,9 @@ from highwater.dst.scenarios.database import others
 from highwater.dst.scenarios.database.end import final_check
 from highwater.dst.scenarios.database.shape import MOST, Impl, Shape, draw_shape, length, production, waits_ms
 from highwater.dst.scenarios.database.writer import writer
+from highwater.dst.scripts import db as of_writers
+from highwater.dst.scripts import db_compactor as of_compactors
+from highwater.dst.scripts import db_reads as of_reads
 from highwater.traces.event import Event
 from highwater.traces.protocols.db import KEYS, SSTS, WAL, Constants, Trace, refiner
 from highwater.traces.protocols.db_calls import WORDS
@@ -65,6 +68,7 @@ SCENARIO = Scenario(
     work={"Writer": writer, "Reader": others.reader, "Operator": others.operator, "Compactor": others.compactor,
           "Collector": others.collector},
     audit=(("Writer#0",),),
+    scripts=(*of_writers.SCRIPTS, *of_compactors.SCRIPTS, *of_reads.SCRIPTS),
     share=0.2,
     trace_of=trace_of,
     trace_options=trace_options,
