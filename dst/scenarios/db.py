@@ -8,7 +8,7 @@ checkpoint that lasts is read. The clients are in dst/scenarios/database/.
 With an audit a writer opens last, undisturbed, and reads everything.
 """
 
-from highwater.dst.scenario import PATIENCE, Scenario
+from highwater.dst.scenario import PATIENCE, Scenario, rarely
 from highwater.dst.scenarios.database import others
 from highwater.dst.scenarios.database.end import final_check
 from highwater.dst.scenarios.database.shape import MOST, Impl, Shape, draw_shape, length, production, waits_ms
@@ -16,6 +16,7 @@ from highwater.dst.scenarios.database.writer import writer
 from highwater.dst.scripts import db as of_writers
 from highwater.dst.scripts import db_compactor as of_compactors
 from highwater.dst.scripts import db_reads as of_reads
+from highwater.dst.world.tampering import DAMAGE
 from highwater.traces.event import Event
 from highwater.traces.protocols.db import KEYS, SSTS, WAL, Constants, Trace, refiner
 from highwater.traces.protocols.db_calls import WORDS
@@ -77,7 +78,8 @@ SCENARIO = Scenario(
     moments=MOMENTS,
     moments_of=moments_of,
     cost={},
+    breaks=DAMAGE,
     model="database_metadata",
-    rare=(PATIENCE, PATIENCE),
+    rare=(*[PATIENCE] * len(DAMAGE), *rarely(*DAMAGE)[1:]),
     needs=("create", "update", "cache", "list"),
 )

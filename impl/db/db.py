@@ -13,7 +13,8 @@ writes that wait while an object is put are the next object together.
 
 The caller of each method is told one of three things. The method returns: it is done. A Definite error: it was not done, and
 never will be. An Indefinite error: it is not known; after one of a write or a flush this writer is closed. While another writer
-has opened the database, and this one has not noticed it yet, `get` and `scan` may show what is old.
+has opened the database, and this one has not noticed it yet, `get` and `scan` may show what is old. A reader
+(impl/db/pinned.py) may show a batch while its put is under way, and so before this writer does.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -82,7 +82,7 @@ class Trace(trace.Trace):
     def _take(self, e: Event) -> None:
         self._on_time(e)
         if e.kind == "told":
-            if e.keys and (why := outside(self.calls, e)):
+            if e.keys and (why := outside(self.calls, e) or self._fault(e)):
                 raise untrue(self, e, e.keys[1], why)
             return
         self._well_formed(e)
@@ -91,6 +91,11 @@ class Trace(trace.Trace):
             self._dies(e)
         elif e.kind == "applied" or e.op not in MUTATIONS:
             self._judge(e)
+
+    def _fault(self, e: Event) -> str:
+        """Return what is wrong with an answer that says that an object is damaged or gone: these runs damage none."""
+        call, result, *_ = e.keys
+        return "nobody has damaged an object" if self.calls[call][result].fault else ""
 
     # --- whose it is, and who was told
 
