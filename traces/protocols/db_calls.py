@@ -42,7 +42,8 @@ def damaged(told: str, doubt: str = "in doubt", update: str = NONE) -> dict[str,
 
 FENCED = "another writer has opened: open another one"
 OF_AN_OPEN_WRITER = {**damaged("failed"), **failing("FencedUnapplied", "Closed", means=FENCED), **failing("Unavailable")}
-OF_AN_UPDATE = {**damaged("failed"), **failing("NoLatest", "Unavailable"), **doubtful("it may be listed: call again with the same id")}
+OF_AN_UPDATE = {**damaged("failed"), **failing("NoLatest", "Unavailable"),
+                **doubtful("it may be listed: call again with the same id")}
 OF_FEW_ATTEMPTS = failing("ObjectVersionExists", means="others have put each next manifest first: call again")
 LOST = "the checkpoint is not listed any more, or its lease has ended: take another one"
 CALLS: Calls = with_timeouts({
