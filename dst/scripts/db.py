@@ -10,6 +10,7 @@ from highwater.impl.codecs.slatedb.tables import WriterCheckpoint
 from highwater.impl.db.compactor import DbCompactor, stores_of
 from highwater.impl.db.compactor import Options as Compacting
 from highwater.impl.db.db import Db, MergeMissing, Options
+from highwater.impl.db.memtable import Memtable
 from highwater.impl.db.merge import Shown
 from highwater.impl.db.reader import CannotRead
 from highwater.impl.db.rows import MERGE, TOMBSTONE, VALUE, Row
@@ -226,6 +227,17 @@ async def replaced(alone: Alone) -> None:
     await db.close()
 
 
+async def memtables(alone: Alone) -> None:
+    """A memtable has the versions of each key, the newest first, and returns those of a span."""
+    table = Memtable([Row(b"b", 1), Row(b"a", 1), Row(b"c", 1)])
+    table.add([Row(b"a", 2), Row(b"d", 2)])
+    for span, keys in ((Span(), b"aabcd"), (Span(b"a", b"c"), b"aab"), (Span(b"b"), b"bcd"), (Span(b"a", b"a\0"), b"aa"),
+                       (Span(b"x", b"x\0"), b""), (Span(b"", b"a"), b"")):
+        same(b"".join(row.key for row in table.rows(span)), keys)
+    same([row.seq for row in table.rows(Span(b"a", b"b"))], [2, 1])
+    same((table.size_bytes, alone.sent()), (5 * 25, []))
+
+
 async def waits_for_flush(alone: Alone) -> None:
     """While too much is in memory, a write flushes first."""
     db = await opened(alone, max_unflushed_bytes=40)
@@ -394,11 +406,11 @@ async def lost_replies(alone: Alone) -> None:
 async def replays(alone: Alone) -> None:
     """With `replay_flush` the log is flushed while it is replayed. What is in SSTs already is not shown twice."""
     rows = [[Row(b"a", 1, VALUE, b"1")], [], [Row(b"a", 2, MERGE, b"2"), Row(b"b", 2)], [Row(b"b", 3, TOMBSTONE)], []]
-    for every, ssts in ((None, 1), (1, 3), (2, 2)):
+    for every, ssts, number in ((None, 1, 2), (1, 3, 5), (2, 2, 3)):
         one = Alone()
         await left(one, [[Row(b"a", 1, VALUE, b"1")]], rows)
         db = await opened(one, replay_flush=every)
-        same((await all_of(db), db.seq, len(db.manifest.l0)), ({b"a": b"1+2"}, 3, ssts))
+        same((await all_of(db), db.seq, len(db.manifest.l0), (await latest(one))[0]), ({b"a": b"1+2"}, 3, ssts, number))
         await db.flush()
         same((await all_of(db), (await latest(one))[1].replay_after_wal_id), ({b"a": b"1+2"}, 6))
         await db.close()
@@ -514,4 +526,4 @@ async def neighbours(alone: Alone) -> None:
 SCRIPTS: tuple[Script, ...] = (
     life, empty, batches, options, operands, expiry, snapshots, steady_scans, full, replaced, waits_for_flush,
     waits_for_compaction, scopes, doubtful_checkpoints, fenced, meanwhile, lost_replies, replays, follows, gone,
-    gone_in_between, gone_for_good, ends, neighbours)
+    gone_in_between, gone_for_good, ends, neighbours, memtables)

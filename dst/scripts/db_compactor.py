@@ -299,6 +299,24 @@ async def refused(alone: Alone) -> None:
     same((await alone.real.list_page("db/compacted/")).entries[-1].key.endswith(f"{sst_id(3)}.sst"), True)
 
 
+async def defaults(alone: Alone) -> None:
+    """The options have SlateDB's defaults, and name the codecs by its numbers."""
+    same(tuple(Form()), (268_435_456, 0, 4096, 1000))
+    same(tuple(Tiers()), (4, 8, 4.0))
+    same(tuple(Options()), (5_000, Tiers(), Form(), 900_000, 100))
+    same(alone.sent(), [])
+
+
+async def files(alone: Alone) -> None:
+    """No checkpoint refers to a compactions file: the old ones are collected."""
+    await left(alone, ROWS)
+    stores = stores_of(world_of(alone), "db")
+    for _ in range(2):
+        await DbCompactor(stores, "db").open()
+    alone.now += 10
+    same(await stores.compactions.collect(5), [1, 2])
+
+
 # --- the process
 
 async def process(alone: Alone) -> None:
@@ -324,4 +342,4 @@ async def opens(alone: Alone, world: World) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (merged, above_others, expired, divided, shared, uploads, continued, over, answers, twice, picked,
-                               refused, process)
+                               refused, defaults, files, process)

@@ -5,6 +5,7 @@ from typing import Any
 
 from highwater.dst.script import Alone, Script, same
 from highwater.dst.scripts.db_begun import MANIFESTS, WAL, change, joined, latest, left, opened, sst_id, world_of
+from highwater.impl.codecs.slatedb.flatbuffer import write
 from highwater.impl.codecs.slatedb.tables import (
     EXCLUDED,
     INCLUDED,
@@ -20,11 +21,12 @@ from highwater.impl.codecs.slatedb.tables import (
     View,
 )
 from highwater.impl.db import reader as readers
-from highwater.impl.db.build import Built, sst_of
+from highwater.impl.db.build import VERSION, Built, sst_of
 from highwater.impl.db.cache import Cache
 from highwater.impl.db.damaged import DamagedObject
 from highwater.impl.db.manifest import manifests_of
-from highwater.impl.db.merge import Shown, TwoRows
+from highwater.impl.db.merge import Shown, TwoRows, versions
+from highwater.impl.db.parts import FOOTER, info_of, sealed
 from highwater.impl.db.pinned import DbReader
 from highwater.impl.db.reader import ATTEMPTS, CannotRead, Reader, State
 from highwater.impl.db.rows import MERGE, TOMBSTONE, VALUE, Row
@@ -154,6 +156,7 @@ async def rows(alone: Alone) -> None:
     same(await reader.get(b"d", 4), Shown(b"d", None, (b"3",), 3, None, 5))
     other = State("db", manifest, [row(b"a", 2, b"x", kind=MERGE)])
     await alone.raises(TwoRows, scanned(Reader(alone.real, other)))
+    same([one async for one in versions([])], [])
 
 
 # --- parts of an SST
@@ -200,6 +203,10 @@ async def small_ones(alone: Alone) -> None:
     plain = sst_of([row(b"a", 1)], 0, 64, 99)
     await alone.real.put(A, plain.body)
     same(await Ssts(alone.real).may_contain(A, plain.info, b"a"), True)
+    _, _, at = info_of(plain.body, A)
+    other = plain.info._replace(filter_offset=plain.info.index_offset + 1)  # a place of nothing
+    await alone.real.put(A, plain.body[:at] + sealed(write(other)) + FOOTER.pack(at, VERSION))
+    same([one async for part in Ssts(alone.real).blocks(A, other) for one in part], [row(b"a", 1)])
     await alone.raises(NotFound, Ssts(alone.real).end(key_of_sst("db", sst_id(9)), plain.info))
 
 
@@ -267,6 +274,9 @@ async def caches(alone: Alone) -> None:
     cache.drop("c")
     cache.drop("c")
     same((cache.get("c"), cache.held_bytes), (None, 0))
+    for key, size in (("d", 3), ("e", 3), ("f", 4), ("g", 6)):
+        cache.put(key, key, size)
+    same(([cache.get(key) for key in "defg"], cache.held_bytes), ([None, None, "f", "g"], 10))
 
 
 # --- pinned reads
@@ -289,8 +299,9 @@ async def pinned(alone: Alone) -> None:
     found = await snapshot.get(b"b")
     same((found and found.value, await snapshot.get(b"z")), (b"2", None))
     same([one.key async for one in snapshot.scan(Span(b"b"))], [b"b"])
+    same((await reader.pins.poll(), await owners(alone)), (True, 2))
     snapshot.end()
-    same(await reader.pins.poll(), True)
+    same((await reader.pins.poll(), await owners(alone)), (False, 1))
     later = reader.snapshot()
     same({one.key: one.value async for one in later.scan()}, {b"a": b"3", b"b": b"2"})
     checkpoint = await db.checkpoint()
@@ -303,6 +314,11 @@ async def pinned(alone: Alone) -> None:
     await alone.raises(NotOpen, asked(reader.snapshot))
     same([one.id for one in (await latest(alone))[1].checkpoints if one.writer_epoch is None], [checkpoint])
     await db.close()
+
+
+async def owners(alone: Alone) -> int:
+    """Return how many checkpoints are listed that no writer has for itself."""
+    return sum(one.writer_epoch is None for one in (await latest(alone))[1].checkpoints)
 
 
 async def asked(call: Callable[[], Any]) -> Any:
