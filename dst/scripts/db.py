@@ -217,7 +217,7 @@ async def full(alone: Alone) -> None:
 
 
 async def replaced(alone: Alone) -> None:
-    """Of rows of one key and number, which other writers may put into one object, the last one counts, also for the size."""
+    """Other writers may put rows of one key and number into one object. The last of them counts, also for the size."""
     rows = [Row(b"a", 1, VALUE, b"12"), Row(b"a", 1, VALUE, b"345"), Row(b"b", 1)]
     await left(alone, [], [rows])
     db = await opened(alone)
@@ -380,7 +380,7 @@ async def meanwhile(alone: Alone) -> None:
 
 
 async def lost_replies(alone: Alone) -> None:
-    """What was put is recognised, whatever reply is lost. After the last attempt the writer is closed, and nothing is lost."""
+    """A put is recognised, whatever reply is lost. After the last attempt the writer is closed, and nothing is lost."""
     world = world_of(alone)
     db = await opened(alone, world)
     alone.fails("create", "2.sst", LOST)

@@ -49,7 +49,7 @@ class Later:
             try:
                 self.result = yield from self.work.__await__()
             except StoreError as error:
-                self.error = error
+                self.error = error.with_traceback(None)
             self.ended = True
         if self.error:
             raise self.error

@@ -141,7 +141,7 @@ async def divided(alone: Alone) -> None:
 
 
 async def shared(alone: Alone) -> None:
-    """Of a clone the rows of the parent are merged as far as they are visible, and its SSTs are listed no longer."""
+    """Rows of a clone's parent are merged as far as they are visible, and the parent's SSTs are listed no longer."""
     await left(alone, [[row(1), row(1, key=b"b")], [row(2)]])
     visible = Range(Bound(b"b", INCLUDED), Bound(b"b", INCLUDED))
     await change(alone, lambda m: m._replace(
@@ -175,7 +175,7 @@ async def left_with(alone: Alone, *compactions: Compaction, runs: Sequence[int] 
 
 
 async def continued(alone: Alone) -> None:
-    """What is listed is done, whoever listed it. Outputs that another one has uploaded are not taken over."""
+    """A listed compaction is done, whoever listed it. Outputs that another one has uploaded are not taken over."""
     for status in (SUBMITTED, SCHEDULED, RUNNING, COMPACTED):
         one = Alone()
         theirs = Compaction(sst_id(900), Tiered((), (), (sst_id(2), sst_id(1)), b"", 7), status,
@@ -208,7 +208,7 @@ OVER = (
 
 
 async def over(alone: Alone) -> None:
-    """What the manifest does not allow has failed, unless its inputs are gone: then its result is there."""
+    """A compaction that the manifest does not allow has failed, unless its inputs are gone: then its result is there."""
     for spec, status, says in OVER:
         one = Alone()
         instance = await left_with(one, Compaction(sst_id(900), spec, status), runs=(6, 4, 1))

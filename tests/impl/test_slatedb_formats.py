@@ -209,7 +209,7 @@ def test_whatever_is_written_a_strict_reader_accepts(table, data):
 @settings(max_examples=25, deadline=None, derandomize=True, phases=[hypothesis.Phase.generate])
 @given(data=st.data())
 def test_reader_and_writer_say_the_same_as_plain_ones(table, data):
-    """Of a damaged buffer both return the same, or both refuse it. Only a field inside another one is refused by ours alone."""
+    """Both return the same for a damaged buffer, or both refuse it. Ours alone refuses a field inside another one."""
     value, choose = data.draw(tables(table)), random.Random(data.draw(st.integers(0, 1 << 32)))
     written_ = write(value)
     assert written_ == plain.write(value)

@@ -33,7 +33,7 @@ EVERYTHING = Span()
 
 
 def history(*events: tuple[str, int]) -> list[str]:
-    """What is wrong with a history, in this order: a batch in doubt or written, and what a writer or a reader shows."""
+    """Judge a history, in this order: batches in doubt or written, and the numbers that a writer or a reader shows."""
     operations, views = list[Operation](), list[Viewed]()
     for at, (what, number) in enumerate(events):
         is_write = what in ("in doubt", "written")

@@ -153,7 +153,7 @@ def shown(path: Path) -> str:
 
 
 class Found(NamedTuple):
-    """What a vtable says of tables of one type: where they have which field."""
+    """The places of the fields in the tables of one type that share a vtable."""
 
     size_bytes: int  # of the table
     entries: struct.Struct  # of the table: all of its entries at once
@@ -166,7 +166,7 @@ class Found(NamedTuple):
 
 @lru_cache(LAYOUTS)
 def found_by(table: type, vtable: bytes) -> Found:
-    """Return what a vtable of at least 4 bytes says."""
+    """Return the places that a vtable of at least 4 bytes names."""
     _, size, *offsets = struct.unpack(f"<{len(vtable) // 2}H", vtable)
     slots = slots_of(table)
     newer = tuple(place for place, offset in enumerate(offsets[len(slots):], len(slots)) if offset)
