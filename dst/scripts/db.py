@@ -286,6 +286,28 @@ async def compacted(world: World, alone: Alone, sources: int = 1) -> None:
         pass
 
 
+async def waits_for_others(alone: Alone) -> None:
+    """A batch waits while those that wait before it, and what is in memory, are too much together."""
+    world = world_of(alone)
+    db = await opened(alone, world, max_unflushed_bytes=60)
+    await db.put(b"a", b"1" * 20)
+    of_another_caller(db)
+    same((await db.put(b"c", b"1"), len(db.manifest.l0), db.memtable.size_bytes), (3, 1, 26))
+    await db.put(b"d", b"1" * 20)
+    of_another_caller(db)
+    alone.fails("create", "wal/", lambda: opens(world, alone))
+    await alone.raises(FencedUnapplied, db.put(b"e", b"1"))
+    same((db.waiting, db.seq), ([], 4))
+    await db.close()
+
+
+def of_another_caller(db: Db) -> None:
+    """Let a batch wait whose caller has not gone on yet."""
+    db.waiting.append([put(b"b", b"1" * 20)])
+    db.waiting_bytes += 21
+    db.writing = db._in_turn(db._write, "write")
+
+
 # --- checkpoints
 
 async def scopes(alone: Alone) -> None:
@@ -524,6 +546,6 @@ async def neighbours(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    life, empty, batches, options, operands, expiry, snapshots, steady_scans, full, replaced, waits_for_flush,
-    waits_for_compaction, scopes, doubtful_checkpoints, fenced, meanwhile, lost_replies, replays, follows, gone,
-    gone_in_between, gone_for_good, ends, neighbours, memtables)
+    life, empty, batches, options, operands, expiry, snapshots, steady_scans, full, replaced, memtables, waits_for_flush,
+    waits_for_compaction, waits_for_others, scopes, doubtful_checkpoints, fenced, meanwhile, lost_replies, replays, follows,
+    gone, gone_in_between, gone_for_good, ends, neighbours)
