@@ -12,6 +12,7 @@ from highwater.impl.db.compactor import Options as Compacting
 from highwater.impl.db.db import Db, MergeMissing, Options
 from highwater.impl.db.memtable import Memtable
 from highwater.impl.db.merge import Shown
+from highwater.impl.db.ranges import OutsideRange
 from highwater.impl.db.reader import CannotRead
 from highwater.impl.db.rows import MERGE, TOMBSTONE, VALUE, Row
 from highwater.impl.db.tiers import Tiers
@@ -115,6 +116,26 @@ async def options(alone: Alone) -> None:
     db = await opened(alone, manifest_version=1)
     same((await alone.real.get("db/manifest/00000000000000000002.manifest")).body[:2], b"\0\1")
     await db.close()
+
+
+async def ranges(alone: Alone) -> None:
+    """A database that is opened for a range neither takes nor shows a key outside it."""
+    world = world_of(alone)
+    db = await opened(alone, world)
+    await db.write([put(key, b"1") for key in (b"a", b"b", b"c", b"d")])
+    await db.close()
+    for span, shown in ((Span(b"b", b"d"), b"bc"), (Span(b"c"), b"cd"), (Span(b"", b"b"), b"a")):
+        db = await opened(alone, world, span=span)
+        same(b"".join(await all_of(db)), shown)
+        for key in (b"a", b"b", b"c", b"d"):
+            if key in shown:
+                same((await db.get(key), type(await db.put(key, b"1"))), (b"1", int))
+            else:
+                await alone.raises(OutsideRange, db.get(key))
+                await alone.raises(OutsideRange, db.write([put(shown[:1], b"2"), delete(key)]))
+                await alone.raises(OutsideRange, all_of(db, Span(key, key + b"\0")))
+        await db.close()
+    fails_with(ValueError, lambda: Db(world, "db", options_of(span=Span(b"b", b"b"))))
 
 
 async def operands(alone: Alone) -> None:
@@ -546,6 +567,6 @@ async def neighbours(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    life, empty, batches, options, operands, expiry, snapshots, steady_scans, full, replaced, memtables, waits_for_flush,
+    life, empty, batches, options, ranges, operands, expiry, snapshots, steady_scans, full, replaced, memtables, waits_for_flush,
     waits_for_compaction, waits_for_others, scopes, doubtful_checkpoints, fenced, meanwhile, lost_replies, replays, follows,
     gone, gone_in_between, gone_for_good, ends, neighbours)

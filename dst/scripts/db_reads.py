@@ -28,6 +28,7 @@ from highwater.impl.db.manifest import manifests_of
 from highwater.impl.db.merge import Shown, TwoRows, versions
 from highwater.impl.db.parts import FOOTER, info_of, sealed
 from highwater.impl.db.pinned import DbReader
+from highwater.impl.db.ranges import OutsideRange
 from highwater.impl.db.reader import ATTEMPTS, CannotRead, Reader, State
 from highwater.impl.db.rows import MERGE, TOMBSTONE, VALUE, Row
 from highwater.impl.db.ssts import Ssts
@@ -310,6 +311,11 @@ async def pinned(alone: Alone) -> None:
     await given.open(checkpoint)
     same([one.key async for one in given.snapshot().scan()], [b"a", b"b"])
     await given.close()
+    part = DbReader(manifests_of(world, "db"), "db", span=Span(b"b"))
+    await part.open(checkpoint)
+    same([one.key async for one in part.snapshot().scan()], [b"b"])
+    await alone.raises(OutsideRange, part.snapshot().get(b"a"))
+    await part.close()
     await reader.close()
     await alone.raises(NotOpen, asked(reader.snapshot))
     same([one.id for one in (await latest(alone))[1].checkpoints if one.writer_epoch is None], [checkpoint])
