@@ -131,7 +131,8 @@ async def ranges(alone: Alone) -> None:
             if key in shown:
                 same((await db.get(key), type(await db.put(key, b"1"))), (b"1", int))
             else:
-                await alone.raises(OutsideRange, db.get(key))
+                error = await alone.raises(OutsideRange, db.get(key))
+                same(str(error), f"{key!r} is outside the range {span} of this database")
                 await alone.raises(OutsideRange, db.write([put(shown[:1], b"2"), delete(key)]))
                 await alone.raises(OutsideRange, all_of(db, Span(key, key + b"\0")))
         await db.close()
@@ -567,6 +568,6 @@ async def neighbours(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    life, empty, batches, options, ranges, operands, expiry, snapshots, steady_scans, full, replaced, memtables, waits_for_flush,
-    waits_for_compaction, waits_for_others, scopes, doubtful_checkpoints, fenced, meanwhile, lost_replies, replays, follows,
+    life, empty, batches, options, ranges, operands, expiry, snapshots, steady_scans, full, replaced, memtables,
+    waits_for_flush, waits_for_compaction, waits_for_others, scopes, doubtful_checkpoints, fenced, meanwhile, lost_replies, replays, follows,
     gone, gone_in_between, gone_for_good, ends, neighbours)

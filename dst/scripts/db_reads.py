@@ -315,6 +315,8 @@ async def pinned(alone: Alone) -> None:
     await part.open(checkpoint)
     same([one.key async for one in part.snapshot().scan()], [b"b"])
     await alone.raises(OutsideRange, part.snapshot().get(b"a"))
+    error = await alone.raises(OutsideRange, anext(part.snapshot().scan(Span(b"", b"b"))))  # pyright: ignore[reportArgumentType]
+    same(str(error), f"{Span(b'', b'b')} is outside the range {Span(b'b')} of this database")
     await part.close()
     await reader.close()
     await alone.raises(NotOpen, asked(reader.snapshot))
