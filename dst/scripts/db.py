@@ -569,5 +569,5 @@ async def neighbours(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     life, empty, batches, options, ranges, operands, expiry, snapshots, steady_scans, full, replaced, memtables,
-    waits_for_flush, waits_for_compaction, waits_for_others, scopes, doubtful_checkpoints, fenced, meanwhile, lost_replies, replays, follows,
-    gone, gone_in_between, gone_for_good, ends, neighbours)
+    waits_for_flush, waits_for_compaction, waits_for_others, scopes, doubtful_checkpoints, fenced, meanwhile, lost_replies,
+    replays, follows, gone, gone_in_between, gone_for_good, ends, neighbours)
