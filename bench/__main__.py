@@ -7,6 +7,7 @@ from bench import (
     campaigns,
     checking,
     client_test,
+    database,
     exploration,
     exploration_on_disk,
     gate,
@@ -20,7 +21,7 @@ from bench import (
 )
 from bench.peers import simulators
 
-ALL = {"exploration": exploration, "exploration_on_disk": exploration_on_disk, "simulation": simulation,
+ALL = {"exploration": exploration, "exploration_on_disk": exploration_on_disk, "simulation": simulation, "database": database,
        "simulators": simulators, "shrinking": shrinking, "proof": proof, "recording": recording, "checking": checking,
        "refinement": refinement, "strangers": strangers,
        "client_test": client_test, "tables": tables,

@@ -298,7 +298,22 @@ def misjudged(trace: Any, e: Event) -> str:
     wrong = {listed_wrongly(old) for old in in_call(trace, e) if old.op == "list"} & {*trace.calls[e.keys[0]]}
     if e.keys[2] == RETURNED and wrong:
         return f"it was listed {LISTED_WRONGLY[min(wrong)]}"
-    return f"it was not listed {LISTED_WRONGLY[e.keys[1]]}" if e.keys[1] in {*LISTED_WRONGLY} - wrong else ""
+    if e.keys[1] not in {*LISTED_WRONGLY} - wrong or e.keys[1] in listed_to_tasks(trace, e.client):
+        return ""
+    return f"it was not listed {LISTED_WRONGLY[e.keys[1]]}"
+
+
+def listed_to_tasks(trace: Any, client: str) -> set[str]:
+    """Return the errors that fit the pages which tasks of a client were given since it has started. A call may wait for a task.
+    """
+    found = set[str]()
+    for at in range(len(trace.events) - 2, -1, -1):
+        old = trace.events[at]
+        if old.client == client and old.kind == "crash":
+            break
+        if old.client.startswith(f"{client}/") and old.kind == "applied" and old.op == "list":
+            found.add(listed_wrongly(old))
+    return found
 
 
 def listed_wrongly(page: Event) -> str:

@@ -8,11 +8,15 @@ checkpoint that lasts is read. The clients are in dst/scenarios/database/.
 With an audit a writer opens last, undisturbed, and reads everything.
 """
 
-from highwater.dst.scenario import PATIENCE, Scenario
+from highwater.dst.scenario import PATIENCE, Scenario, rarely
 from highwater.dst.scenarios.database import others
 from highwater.dst.scenarios.database.end import final_check
 from highwater.dst.scenarios.database.shape import MOST, Impl, Shape, draw_shape, length, production, waits_ms
 from highwater.dst.scenarios.database.writer import writer
+from highwater.dst.scripts import db as of_writers
+from highwater.dst.scripts import db_compactor as of_compactors
+from highwater.dst.scripts import db_reads as of_reads
+from highwater.dst.world.tampering import DAMAGE
 from highwater.traces.event import Event
 from highwater.traces.protocols.db import KEYS, SSTS, WAL, Constants, Trace, refiner
 from highwater.traces.protocols.db_calls import WORDS
@@ -65,6 +69,7 @@ SCENARIO = Scenario(
     work={"Writer": writer, "Reader": others.reader, "Operator": others.operator, "Compactor": others.compactor,
           "Collector": others.collector},
     audit=(("Writer#0",),),
+    scripts=(*of_writers.SCRIPTS, *of_compactors.SCRIPTS, *of_reads.SCRIPTS),
     share=0.2,
     trace_of=trace_of,
     trace_options=trace_options,
@@ -73,7 +78,8 @@ SCENARIO = Scenario(
     moments=MOMENTS,
     moments_of=moments_of,
     cost={},
+    breaks=DAMAGE,
     model="database_metadata",
-    rare=(PATIENCE, PATIENCE),
+    rare=(*[PATIENCE] * len(DAMAGE), *rarely(*DAMAGE)[1:]),
     needs=("create", "update", "cache", "list"),
 )

@@ -13,7 +13,8 @@ writes that wait while an object is put are the next object together.
 
 The caller of each method is told one of three things. The method returns: it is done. A Definite error: it was not done, and
 never will be. An Indefinite error: it is not known; after one of a write or a flush this writer is closed. While another writer
-has opened the database, and this one has not noticed it yet, `get` and `scan` may show what is old.
+has opened the database, and this one has not noticed it yet, `get` and `scan` may show what is old. A reader
+(impl/db/pinned.py) may show a batch while its put is under way, and so before this writer does.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -200,8 +201,8 @@ class Db:
         for op in ops:
             check_key(op.key, self.options.span)
         self.wal.ensure_open()
-        while self.waiting_bytes and self.waiting_bytes + self.memtable.size_bytes > self.options.max_unflushed_bytes:
-            await settled(self.writing or self._in_turn(self._nothing, "wait"))
+        while self.writing and self.waiting_bytes + self.memtable.size_bytes > self.options.max_unflushed_bytes:
+            await settled(self.writing)
             self.wal.ensure_open()
         place = len(self.waiting)
         self.waiting.append(ops)
@@ -209,9 +210,6 @@ class Db:
         if self.writing is None:
             self.writing = self._in_turn(self._write, "write")
         return await self.writing + place
-
-    async def _nothing(self) -> None:
-        pass
 
     async def _write(self) -> int:
         """Write what is waiting as one object; return the number of its first batch."""

@@ -9,10 +9,11 @@ A manifest repeats info, so the place of each part is known before the first req
     small       an SST of at most SMALL bytes is read whole, by one request
     end         else one request brings what is behind the blocks, from the filter on
     long end    if that has more than TOGETHER bytes, the filter is read alone; if it excludes a key, nothing else is read
-    blocks      neighbours by one request: a scan reads FIRST bytes ahead, then twice as many each time, up to MOST
+    blocks      neighbours by one request: a point read up to MOST bytes; a scan FIRST bytes ahead, then twice as many each
+                time, up to MOST
 
-So a point read sends 3 requests at most, and 1 if filter and index are kept. What is kept is in a Cache. A scan puts only
-ends there, and no blocks: these would push out what point reads need.
+So a point read sends 3 requests at most, and 1 if filter and index are kept, unless the blocks that may have its key are longer
+than MOST. What is kept is in a Cache. A scan puts only ends there, and no blocks: these would push out what point reads need.
 
 All that is used is checked as in an object that was read whole (impl/db/table.py): the end has info, which must be what the
 manifest says, and the version of the blocks. Only a filter that is read alone is used before that, with its own checksum.
@@ -73,7 +74,7 @@ class Ssts:
         return bloom_filter is None or bloom_filter.may_contain(row_key)
 
     async def blocks(self, key: str, info: SstInfo, span: Span = EVERYTHING, keep: bool = False) -> AsyncIterator[list[Row]]:
-        """Yield the rows of each block that may have keys of the span; no others are read. `keep` them for later reads."""
+        """Yield the rows of each block that may have keys of the span; no others are read. A point read `keep`s them."""
         end = await self.end(key, info)
         async for rows in self.blocks_of(end, span, keep):
             yield rows
@@ -81,7 +82,7 @@ class Ssts:
     async def blocks_of(self, end: End, span: Span = EVERYTHING, keep: bool = False) -> AsyncIterator[list[Row]]:
         """Yield the same, of an SST whose end has been read."""
         table = end.table
-        numbers, ahead = table.numbers(span.start, span.end), FIRST
+        numbers, ahead = table.numbers(span.start, span.end), MOST if keep else FIRST
         at = numbers.start
         while at < numbers.stop:
             kept = self.cache.get((table.key, at))

@@ -101,7 +101,9 @@ def test_every_implementation_has_a_row_and_its_mutants_differ(monkeypatch):
     own = len(asked)
     parts = ("protocols/boundary_object", "protocols/clones_manifest", "protocols/database_gc_uploads",
              "protocols/db_reader_view", "protocols/destroy_mark", "protocols/sequenced_metadata",
-             "protocols/sequenced_storage", "kv/wal")
+             "protocols/sequenced_storage", "kv/wal", *(f"db/{of}" for of in (
+                 "cache", "claims", "compaction", "compactor", "db", "log", "manifest", "memtable", "merge", "pinned", "ranges",
+                 "reader", "retention", "ssts", "tiers", "upload", "wal", "writes")))
     assert timed(shared).code == 0 and len(asked) - own == 5 * len(parts)
     assert {*asked[own:]} == {f"impl/{part}.py" for part in parts}
 

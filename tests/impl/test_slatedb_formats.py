@@ -22,7 +22,6 @@ from highwater.impl.codecs.slatedb.flatbuffer import (
     DamagedBuffer,
     Flag,
     NewerFields,
-    Reader,
     Uuid,
     Writer,
     number_of_ulid,
@@ -69,7 +68,7 @@ from highwater.impl.protocols.manifest_migration import V1Remains, begin_v2_only
 from highwater.impl.protocols.sequenced_storage import ObjectVersionExists, SequencedStorage
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.stores.system import system_world
-from tests.support.slatedb import written
+from tests.support.slatedb import plain, written
 
 V1, V2, V2_ONLY = (ManifestCodec(phase) for phase in Phase)
 A, B, C = (ulid_of(number) for number in (1 << 80, 2 << 80, 3 << 80))
@@ -180,7 +179,7 @@ class Columns(NamedTuple):
     name: str | None = None
 
 
-class Strict(Reader):
+class Strict(plain.Reader):
     """A reader that accepts numbers at multiples of their size only, and texts that end with a zero byte."""
 
     def number(self, letter, position, path):
@@ -204,6 +203,38 @@ def test_whatever_is_written_a_strict_reader_accepts(table, data):
     reader = Strict(write(value))
     assert reader.table(reader.follow(0, ""), table, "") == value and not reader.unknown
     assert write(table._make(value)) == reader.buffer
+
+
+@pytest.mark.parametrize("table", [ManifestV1, ManifestV2, CompactionsV1, Columns], ids=lambda table: table.__name__)
+@settings(max_examples=25, deadline=None, derandomize=True, phases=[hypothesis.Phase.generate])
+@given(data=st.data())
+def test_reader_and_writer_say_the_same_as_plain_ones(table, data):
+    """Both return the same for a damaged buffer, or both refuse it. Ours alone refuses a field inside another one."""
+    value, choose = data.draw(tables(table)), random.Random(data.draw(st.integers(0, 1 << 32)))
+    written_ = write(value)
+    assert written_ == plain.write(value)
+    for _ in range(30):
+        damaged = bytearray(written_)
+        for _ in range(choose.randrange(1, 4)):
+            damaged[choose.randrange(len(damaged))] = choose.choice((0, 1, 4, 8, 127, 128, 255, choose.randrange(256)))
+        found, expected = (read_by(one, bytes(damaged), table) for one in (read, plain.read))
+        assert found == expected or (isinstance(found, str) and "is inside another field" in found)
+
+
+def read_by(reads, buffer, table):
+    """Return what is read, or the text of the refusal up to the place of the damage."""
+    try:
+        return reads(buffer, table)
+    except DamagedBuffer as error:
+        return "refused" if "is inside another field" not in str(error) else str(error)
+
+
+def test_fields_that_overlap_are_damage():
+    buffer = bytearray(write(SstInfo(index_offset=1, index_len=2)))
+    vtable = buffer.index(struct.pack("<HHH", 10, 20, 0))
+    buffer[vtable + 8:vtable + 10] = struct.pack("<H", 4)
+    with pytest.raises(DamagedBuffer, match="SstInfo.index_len: its offset 4 is inside another field"):
+        read(bytes(buffer), SstInfo)
 
 
 def test_an_absent_number_is_zero():

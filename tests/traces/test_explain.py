@@ -33,7 +33,7 @@ from highwater.specs.fizzbee.check import Fizz
 from highwater.specs.fizzbee.errors import FizzMissing
 from highwater.traces.event import Event
 from highwater.traces.explain.causes import History, changes, moments
-from highwater.traces.explain.explain import reply, request
+from highwater.traces.explain.explain import explain, reply, request
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Shape(writers=2, commits=1, rounds=1, readers=1, reads=1, min_age_ms=60, think_ms=1, audit=False)
@@ -50,6 +50,14 @@ def failing(mutant: str, kind: str = "", shape: Shape | None = None) -> Outcome:
         if found.kind and kind in ("", found.kind, found.signature):
             return found
     raise AssertionError(f"{mutant} does not fail")
+
+
+def test_a_failure_is_explained_where_a_machine_of_its_own_is_the_judge():
+    """The model of traces/protocols/db.py has no shared state of its own to show."""
+    found = simulate(Run(1, "db", mutant="uploaded_later"))
+    assert found.failure
+    text = explain(found.events, found.failure, named("db").trace_of(found.shape))
+    assert text.startswith("refinement:sst\n") and "The last events" in text and "Shared" not in text
 
 
 # --- what mattered

@@ -277,7 +277,8 @@ def reasons(failure: Failure, record: Record, client: str) -> Iterator[str]:
             yield f"What {client or 'the store'} could do here: {', '.join(able) or 'nothing'}"
             if hasattr(record.arguments(client, state)[3], "_fields"):
                 yield fields(client, record.arguments(client, state)[3])
-        yield fields("Shared", state.shared)
+        if hasattr(state.shared, "_fields"):  # else a machine of its own judges the trace: traces/protocols/db.py
+            yield fields("Shared", state.shared)
 
 
 def impossible(record: Record, match: Match, action: str | None, state: State) -> str:

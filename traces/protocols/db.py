@@ -42,6 +42,7 @@ KEYS = Keys(f"{ROOT}/", (MANIFESTS.prefix, COMPACTIONS.prefix, WAL.prefix, SSTS)
             (MANIFESTS.boundary_key, COMPACTIONS.boundary_key))
 OPS = {"create": "put", "update": "put", "get_if_changed": "get", "get_range": "get"}  # of events; others are as in a log
 METHODS = {"put": "PUT", "delete": "DELETE", "head": "HEAD"}
+NEW = tuple.__new__  # makes a NamedTuple from its fields in order, in half the time
 LOST = 500  # the status of a read whose reply has not come
 
 
@@ -74,14 +75,14 @@ class Trace(trace.Trace):
     def __init__(self, refiner_: Refiner, namespace: Keys = KEYS, skew_ms: int = 0, fences: bool = False):
         super().__init__(refiner_, namespace, skew_ms)
         self.more = (fences,)
-        self.machine = Slatedb(Knobs(SKEW_MS=skew_ms, FENCES=not fences))
+        self.machine = Slatedb(Knobs(SKEW_MS=skew_ms, FENCES=not fences), searched=False)
         self.deaths: dict[str, list[tuple[int, int]]] = {}  # process -> of each crash: its time, its last request before
         self.unheard: dict[str, tuple[Event, Request]] = {}  # client -> its create, of which it may be told next
 
     def _take(self, e: Event) -> None:
         self._on_time(e)
         if e.kind == "told":
-            if e.keys and (why := outside(self.calls, e)):
+            if e.keys and (why := outside(self.calls, e) or self._fault(e)):
                 raise untrue(self, e, e.keys[1], why)
             return
         self._well_formed(e)
@@ -91,12 +92,16 @@ class Trace(trace.Trace):
         elif e.kind == "applied" or e.op not in MUTATIONS:
             self._judge(e)
 
+    def _fault(self, e: Event) -> str:
+        """Return what is wrong with an answer that says that an object is damaged or gone: these runs damage none."""
+        call, result, *_ = e.keys
+        return "nobody has damaged an object" if self.calls[call][result].fault else ""
+
     # --- whose it is, and who was told
 
     def _dies(self, e: Event) -> None:
         """Note the end of a life. Its tasks die at the same time."""
-        process = e.client.partition("/")[0]
-        deaths = self.deaths.setdefault(process, [])
+        deaths = self.deaths.setdefault(process_of(e.client), [])
         last = e.request
         if deaths and deaths[-1][0] == e.t_ms:
             last = max(last, deaths.pop()[1])
@@ -104,8 +109,8 @@ class Trace(trace.Trace):
 
     def _life(self, e: Event) -> str:
         """Return the name of a process in the life in which it has sent a request."""
-        process = e.client.partition("/")[0]
-        return f"{process}.{sum(last < e.request for _, last in self.deaths.get(process, ()))}"
+        process = process_of(e.client)
+        return life_of(process, sum([last < e.request for _, last in self.deaths.get(process, ())]))
 
     def _hears(self, e: Event) -> None:
         """Let a client hear of its create, unless this is the end of it without a reply."""
@@ -133,9 +138,9 @@ class Trace(trace.Trace):
 
     def _request_of(self, e: Event) -> Request:
         """Return an event as a request of a log. As long as its client has not gone on, it is told of nothing."""
-        op, conditions, now_us = OPS.get(e.op, e.op), {}, 1000 * max(e.t_ms, 1)
+        op, conditions, now_us = OPS.get(e.op, e.op), NO_CONDITIONS, 1000 * max(e.t_ms, 1)
         if e.op == "create":
-            conditions = {"if-none-match": "*"}
+            conditions = IF_ABSENT
         elif e.op == "update":
             conditions = {"if-match": e.condition}
         elif e.op == "get_if_changed":
@@ -144,11 +149,11 @@ class Trace(trace.Trace):
         if op == "put" and status != 200:
             status = 404 if status == 404 else 412
         sent, got = (e.body, b"") if op == "put" else (b"", e.body)
-        return Request(
+        return NEW(Request, (
             e.request, self._life(e), op, METHODS.get(op, "GET"), ROOT, e.key,
-            {"start-after": e.condition} if op == "list" and e.condition else {}, conditions, 2 * e.request, 2 * e.request,
-            2 * e.request + 1, 0, (now_us, now_us, now_us, now_us), status, 0, "", e.version, "", body_of(sent), body_of(got),
-            tuple([Listed(key, 0, "", "") for key in e.keys]), e.truncated)
+            {"start-after": e.condition} if op == "list" and e.condition else NO_CONDITIONS, conditions, 2 * e.request,
+            2 * e.request, 2 * e.request + 1, 0, (now_us, now_us, now_us, now_us), status, 0, "", e.version, "", body_of(sent),
+            body_of(got), listed_of(e.keys), e.truncated, ""))
 
     # --- what is named is there
 
@@ -200,7 +205,25 @@ class Trace(trace.Trace):
         return Failure("refinement", f"refinement:{what}", why, self.refiner.unpacked())
 
 
+@lru_cache(1_000)
+def process_of(client: str) -> str:
+    """Return the process of a client, which may be one of its tasks."""
+    return client.partition("/")[0]
+
+
+@lru_cache(1_000)
+def life_of(process: str, deaths: int) -> str:
+    return f"{process}.{deaths}"
+
+
+@lru_cache(10_000)
+def listed_of(keys: tuple[str, ...]) -> tuple[Listed, ...]:
+    return tuple([Listed(key, 0, "", "") for key in keys])
+
+
 NOTHING = Body()
+NO_CONDITIONS: dict[str, str] = {}  # these two are never written to
+IF_ABSENT = {"if-none-match": "*"}
 
 
 @lru_cache(10_000)

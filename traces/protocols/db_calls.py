@@ -4,12 +4,15 @@
 """
 
 from highwater.traces.calls import (
+    DEFINITE,
+    FILES,
     NEVER,
     NONE,
     PERHAPS,
     Answer,
     Calls,
     definite,
+    fault,
     indefinite,
     returns,
     with_timeouts,
@@ -27,18 +30,32 @@ def doubtful(means: str) -> dict[str, Answer]:
     return {"OutcomeUnknown": indefinite("in doubt", means, NONE)}
 
 
+def damaged(told: str, doubt: str = "in doubt", update: str = NONE) -> dict[str, Answer]:
+    """Return the errors that name an object which somebody has damaged or deleted."""
+    means = "an object is damaged or gone: mend it, and call again"
+    return {
+        **{name: fault(told, means, update, DEFINITE) for name in (
+            *FILES, "InvalidFile", "DamagedBuffer", "DamagedObject", "NewerFields", "NoLatest", "NotFound")},
+        **{name: fault(doubt, means, PERHAPS if update else NONE) for name in ("InvalidBoundary", "BoundaryLost")},
+    }
+
+
 FENCED = "another writer has opened: open another one"
-OF_AN_OPEN_WRITER = {**failing("FencedUnapplied", "Closed", means=FENCED), **failing("Unavailable")}
-OF_AN_UPDATE = {**failing("NoLatest", "Unavailable"), **doubtful("it may be listed: call again with the same id")}
+OF_AN_OPEN_WRITER = {**damaged("failed"), **failing("FencedUnapplied", "Closed", means=FENCED), **failing("Unavailable")}
+OF_AN_UPDATE = {**damaged("failed"), **failing("NoLatest", "Unavailable"),
+                **doubtful("it may be listed: call again with the same id")}
+OF_FEW_ATTEMPTS = failing("ObjectVersionExists", means="others have put each next manifest first: call again")
 LOST = "the checkpoint is not listed any more, or its lease has ended: take another one"
 CALLS: Calls = with_timeouts({
     "open": {
         "Db": returns("opened", "the writer has all rows that were acknowledged before", update=NONE),
+        **damaged("failed"),
         **failing("FencedUnapplied", "UpdateConflict", "Unavailable", "NoLatest"),
         **doubtful("it is not open; an epoch may be claimed, so that other writers are fenced"),
     },
     "write": {
         "int": returns("written", "the batch is durable, with this number"),
+        **damaged("not written", update=NEVER),
         "FencedUnapplied": definite("not written", FENCED), "Closed": definite("not written", FENCED),
         "Unavailable": definite("not written", TRY_AGAIN, NEVER),
         "OutcomeUnknown": indefinite("in doubt", "the batch may be there: open another writer, and read", PERHAPS),
@@ -52,14 +69,16 @@ CALLS: Calls = with_timeouts({
     **{call: {"tuple": returns("read", "what the newest rows show", update=NONE), **OF_AN_OPEN_WRITER,
               **failing("CannotRead", means=LOST)} for call in ("get", "scan")},
     "follow": {"NoneType": returns("opened", "the reader shows all that was acknowledged before", update=NONE),
-               **OF_AN_UPDATE, **failing("NotReadable", means=LOST)},
-    "view": {"NoneType": returns("opened", "the reader shows what the checkpoint keeps", update=NONE), **failing(
-        "CheckpointMissing", "CheckpointEnded", "NotReadable", means=LOST), **failing("NoLatest", "Unavailable", "NotFound")},
+               **OF_AN_UPDATE, **OF_FEW_ATTEMPTS, **failing("NotReadable", means=LOST)},
+    "view": {"NoneType": returns("opened", "the reader shows what the checkpoint keeps", update=NONE), **damaged("failed"),
+             **failing("CheckpointMissing", "CheckpointEnded", "NotReadable", means=LOST),
+             **failing("NoLatest", "Unavailable", "NotFound")},
     "take": {**dict.fromkeys(("Committed", "Recognised"), returns("taken", "the checkpoint is listed", update=NONE)),
-             **OF_AN_UPDATE},
+             **OF_AN_UPDATE, **OF_FEW_ATTEMPTS},
     **{call: {**dict.fromkeys(("Committed", "Recognised"), returns("done", "the checkpoint is changed", update=NONE)),
-              **failing("CheckpointMissing", "CheckpointEnded", means=LOST), **OF_AN_UPDATE} for call in ("refresh", "delete")},
-    "begin": {"int": returns("opened", "the compactor has this epoch", update=NONE), **OF_AN_UPDATE,
+              **failing("CheckpointMissing", "CheckpointEnded", means=LOST), **OF_AN_UPDATE, **OF_FEW_ATTEMPTS}
+       for call in ("refresh", "delete")},
+    "begin": {"int": returns("opened", "the compactor has this epoch", update=NONE), **OF_AN_UPDATE, **OF_FEW_ATTEMPTS,
               "FencedInDoubt": indefinite("ended", "another compactor has opened", NONE)},
     "compact": {
         "Compaction": returns("compacted", "the result is in the manifest", update=NONE),

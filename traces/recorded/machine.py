@@ -16,10 +16,10 @@ class Unfit(TypeError):
 
 class Machine:
     """`judged` returns the Refusal that says why a change is no action of a model, or None. Raises Unfit if it returns anything
-    else."""
+    else. Unless it is `searched`, nothing can be undone: the first refusal is the end."""
 
-    def __init__(self, judged: Callable[[Change], Any]):
-        self.judged, self.store = judged, Store()
+    def __init__(self, judged: Callable[[Change], Any], searched: bool = True):
+        self.judged, self.store = judged, Store(searched)
         self.mark, self.undo = self.store.mark, self.store.undo
         self.actions: dict[str, int] = {}  # the number of steps of each action
         self.granted: dict[str, int] = {}  # how often each fact was taken for granted

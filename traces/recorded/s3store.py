@@ -45,18 +45,21 @@ class Table(dict):
 class Store:
     """A store whose content is known as far as the log tells it.
 
+    `searched`: its changes are noted, so that a search can undo them. Without it, `undo` and `sum` are of no use.
+
     `versions` has each key of which anything is known. `bodies` has the body of each version of a key, as far as the log has
     it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, searched: bool = True) -> None:
+        self.searched = searched
         self.trail: list[tuple[dict, Any, Any]] = []  # (table, key, previous value)
         self.tables: list[Table] = []
         self.sum = 0  # the sum of the numbers of all entries in the tables
         self.numbers: dict[tuple, int] = defaultdict(self.drawn)  # (table, key, value) -> a unique number of 128 bits
         self.versions: dict[Key, str] = self.table()
         self.bodies: dict[tuple[Key, str], Body] = self.table()
-        self.present: dict[Key, dict[Key, str]] = {}  # (bucket, folder) -> version of each existing object
+        self.present: dict[Key, dict[Key, str]] = {}  # (bucket, "folder/" or "") -> version of each existing object
 
     # --- tables, whose changes can be undone
 
@@ -74,9 +77,14 @@ class Store:
 
     def put(self, table: dict, key: Any, value: Any) -> None:
         """Set an entry of a table; None removes it."""
-        before = table.get(key)
-        self.trail.append((table, key, before))
-        self.set(table, key, before, value)
+        if self.searched:
+            before = table.get(key)
+            self.trail.append((table, key, before))
+            self.set(table, key, before, value)
+        elif value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
 
     def set(self, table: dict, key: Any, before: Any, value: Any) -> None:
         if isinstance(table, Table):
@@ -91,7 +99,7 @@ class Store:
 
     def set_version(self, key: Key, version: str) -> None:
         self.put(self.versions, key, version)
-        self.put(self.present.setdefault((key[0], key[1].rpartition("/")[0]), {}), key, version or None)
+        self.put(self.present.setdefault((key[0], key[1][:key[1].rfind("/") + 1]), {}), key, version or None)
 
     def mark(self) -> int:
         return len(self.trail)
@@ -188,16 +196,17 @@ class Store:
             return None
         first = request.listed[0].key if further else request.query.get("start-after") or request.query.get("marker", "")
         last = request.listed[-1].key if request.truncated else None
-        for bucket, key in self.under(request.bucket, request.key):
-            if key.startswith(request.key) and key > first and (last is None or key <= last) and (
-                    (bucket, key) not in listed and (bucket, key) not in unsettled):
-                return wrong(request, f"{key} is there, {shown(self.versions[bucket, key])}, and is not shown")
+        for there in self.under(request.bucket, request.key):
+            if there in listed or there in unsettled:
+                continue
+            key = there[1]
+            if key.startswith(request.key) and key > first and (last is None or key <= last):
+                return wrong(request, f"{key} is there, {shown(self.versions[there])}, and is not shown")
         return None
 
     def under(self, bucket: str, prefix: str) -> Iterator[Key]:
         """Yield the existing keys in folders that can contain keys with this prefix."""
         for (of, folder), keys in self.present.items():
-            folder = f"{folder}/" if folder else ""
             if of == bucket and (folder.startswith(prefix) or prefix.startswith(folder)):
                 yield from keys
 

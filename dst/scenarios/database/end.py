@@ -20,7 +20,7 @@ from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import Operation, anomalies
-from highwater.traces.histories.versions import Batch, Logged, Read, logged, named, of_batches, of_reads
+from highwater.traces.histories.versions import Logged, Read, logged, named, of_batches, of_reads
 from highwater.traces.protocols.db import ROOT, WAL
 from highwater.traces.refine import Failure
 
@@ -32,7 +32,10 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     log, kept = logged(events, WAL), actors.kept
     batches = [one.batch for one in kept if isinstance(one, Asked)]
     raise_anomalies([*of_batches(log, batches)])
-    raise_anomalies(anomalies(*history(actors.history(), kept, log, batches)))
+    names = named(log, batches)
+    order = {seq: name for seq, name in sorted(names.items()) if name}
+    for operations in histories(actors.history(), [one for one in kept if isinstance(one, View)], order):
+        raise_anomalies(anomalies(operations, [*order.values()]))
     reads = [one for one in kept if isinstance(one, Read)]
     raise_anomalies([*of_reads(log, reads, actors.shape.skew_ms, joined)])
     raise_anomalies([*read_back(actors, log)])
@@ -40,21 +43,27 @@ def final_check(actors: Actors, events: list[Event]) -> None:
 
 # --- what callers saw
 
-def history(operations: list[Operation], kept: list[Any], log: Logged, batches: list[Batch]
-            ) -> tuple[list[Operation], list[str]]:
-    """Return the writes and the reads as those of a list of updates, and the list in the end.
+def histories(operations: list[Operation], views: list[View], order: dict[int, str]) -> tuple[list[Operation], list[Operation]]:
+    """Return the writes and the reads as those of a list of updates: once with what writers have shown, once with that of
+    readers. `order`: number -> update, ascending.
 
-    A writer may show what is old once another one has opened. So only the reads of the latest one count, and those with which a
-    reader begins."""
-    names = named(log, batches)
-    order = [(seq, names[seq]) for seq in sorted(names) if names[seq]]
-    found = [of._replace(said=SAID.get(of.said, "unknown")) for of in operations if of.update]
-    views = [one for one in kept if isinstance(one, View)]
+    A writer may show what is old once another one has opened. So only the reads of the latest one count. Of a reader the state
+    counts with which it begins. It may show a batch while the put of it is under way, and so before its writer does. But what a
+    writer has shown is durable: for readers that begin later, it is committed."""
+    writes = [of._replace(said=SAID.get(of.said, "unknown")) for of in operations if of.update]
+    begun = {of.update: of for of in writes}
+    of_writers, of_readers = list[Operation](), list[Operation]()
     for view in views:
         of = operations[view.place]
-        if not any(other.epoch > view.epoch > 0 and operations[other.place].end < of.begin for other in views):
-            found.append(of._replace(said="read", seen=tuple(name for seq, name in order if seq <= view.seq)))
-    return found, [name for _, name in order]
+        if any(other.epoch > view.epoch > 0 and operations[other.place].end < of.begin for other in views):
+            continue
+        read = of._replace(said="read", seen=tuple(name for seq, name in order.items() if seq <= view.seq))
+        if view.epoch:
+            of_writers.append(read)
+            of_readers += [begun[name]._replace(end=of.end, said="committed") for name in read.seen]
+        else:
+            of_readers.append(read)
+    return [*writes, *of_writers], [*writes, *of_readers]
 
 
 # --- the end

@@ -36,10 +36,10 @@ def is_metadata(key: Key) -> bool:
 
 
 class Slatedb:
-    """The machine of a search: the store, and the facts that clients know beside it."""
+    """The machine of a search: the store, and the facts that clients know beside it. `searched`: see Machine."""
 
-    def __init__(self, knobs: Knobs | None = None, **safeguards: bool):
-        of = Machine(self.judged)
+    def __init__(self, knobs: Knobs | None = None, searched: bool = True, **safeguards: bool):
+        of = Machine(self.judged, searched)
         self.take, self.mark, self.undo, self.digest = of.take, of.mark, of.undo, of.digest
         self.store, self.actions, self.granted = of.store, of.actions, of.granted
         self.facts = Facts(self, knobs or Knobs(), of, safeguards)
