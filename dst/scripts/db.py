@@ -90,7 +90,7 @@ async def empty(alone: Alone) -> None:
 
 
 async def batches(alone: Alone) -> None:
-    """A batch has one number. Of a key that is twice in it the last change counts."""
+    """A batch has one number, and one change for each key: a put or a delete replaces those before, and merges join them."""
     db = await opened(alone)
     same(await db.write([put(b"a", b"1"), put(b"b", b"1"), put(b"a", b"2")]), 1)
     same(await db.write([delete(b"a"), put(b"c", b"", 5)]), 2)
@@ -100,10 +100,13 @@ async def batches(alone: Alone) -> None:
     same(await db.get(b"c"), b"")
     alone.now += 1
     same((await db.get(b"c"), await db.shown(b"c"), await all_of(db, Span(b"b", b"c"))), (None, None, {b"b": b"1"}))
-    for ops in ([], [put(b"", b"1")], [put(b"a", b"1", 0)], [put(b"a", b"1"), merge(b"a", b"2")],
-                [merge(b"a", b"1"), delete(b"a")], [put(b"k" * 65_536, b"")]):
+    for ops in ([], [put(b"", b"1")], [put(b"a", b"1", 0)], [put(b"a", b"1"), merge(b"a", b"2", 5)],
+                [merge(b"a", b"1", 5), merge(b"a", b"1")], [put(b"k" * 65_536, b"")]):
         await alone.raises(ValueError, db.write(ops))
     same(await db.write([put(b"k" * 65_535, b""), put(b"d", b"1", 1)]), 3)
+    same(await db.write([put(b"e", b"1"), merge(b"e", b"2"), merge(b"f", b"3"), merge(b"f", b"4"), merge(b"b", b"5"),
+                         delete(b"b"), delete(b"g"), merge(b"g", b"6")]), 4)
+    same([await db.get(key) for key in (b"b", b"e", b"f", b"g")], [None, b"1+2", b"++3+4", b"+6"])
     await db.close()
 
 

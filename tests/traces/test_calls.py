@@ -25,6 +25,7 @@ UNSAID = {  # errors that no table has -> why
     "StoreError": "the base of all", "Definite": "a base", "Indefinite": "a base", "Fenced": "a base",
     "TaskCancelled": "of a task, which no call returns", "Unpinned": "caught where it is raised, and the job pinned anew",
     "BeyondEnd": "of a range, and only reads of SSTs ask for ranges",
+    "Undecodable": "of a codec: it is raised as one of its kinds, such as InvalidManifest",
 }
 MISSING = {"store_primitives"}  # the calls of a store are judged by their kind of response
 ALSO = {  # protocol -> modules whose errors its table has, too
@@ -123,7 +124,7 @@ def public_calls(stem: str) -> set[str]:
 
 
 NOT_CALLS = {  # public coroutines that are no calls of users -> the call that they are a part of, or that is a part of them
-    "wal_fencing": {"refresh": "the read that an append makes, too; the database calls it alone"},
+    "wal_fencing": {"fenced_at": "open", "refresh": "the read that an append makes, too; the database calls it alone"},
     "manifest_epochs": {"open_writer": "open", "open_compactor": "open", "open_collector": "open", "opened": "open"},
     "sequenced_write": {"create": "update"},
     "sequenced_metadata_boundary": {"list": "update", "latest": "update", "create": "update", "apply": "update",
@@ -140,7 +141,8 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     },
     "manifest_migration": {"update": "of the stores", "collect": "of the stores"},
     "checkpoints": {"update": "of the stores", "collect_named": "collect"},
-    "destroy": {"is_sealed": "finish", "release": "finish", "others_of": "finish", "create": "of checkpoints",
+    "destroy": {"fence": "of `admin destroy`: the scenario has no WAL",
+                "is_sealed": "finish", "release": "finish", "others_of": "finish", "create": "of checkpoints",
                 "delete": "of checkpoints", "commit": "of a writer of the scenario"},
     "clones": {"opened": "open", **dict.fromkeys(("source_of", "existing", "begin", "first", "restart", "pin", "copy_wal",
                                                  "initialize", "completed", "check_pinned"), "clone"),
