@@ -104,9 +104,11 @@ class Peer:
     async def all(self):
         return await everything(self.db)
 
-    async def read(self, path, url="file:///", checkpoint=None):
+    async def read(self, path, url="file:///", checkpoint=None, merging=False):
         """Everything that a reader of its own sees."""
         builder = s.DbReaderBuilder(path, s.ObjectStore.resolve(url))
+        if merging:
+            builder.with_merge_operator(Joined())
         if checkpoint and hasattr(builder, "with_reader_mode"):
             builder.with_reader_mode(s.ReaderMode.CHECKPOINT(checkpoint))
         elif checkpoint:
