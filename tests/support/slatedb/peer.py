@@ -129,6 +129,13 @@ class Peer:
         self.rows = await self.reader.scan(s.KeyRange(start=None, start_inclusive=True, end=None, end_inclusive=False))
         return (await self.rows.next()).key.decode()
 
+    async def begin_reader(self, path, url="file:///", lifetime_ms=60_000):
+        """A reader that is never closed: its checkpoint stays until its lease ends."""
+        builder = s.DbReaderBuilder(path, s.ObjectStore.resolve(url))
+        builder.with_options(s.ReaderOptions(manifest_poll_interval_ms=lifetime_ms // 3, checkpoint_lifetime_ms=lifetime_ms,
+                                             max_memtable_bytes=1 << 26, skip_wal_replay=False))
+        self.reader = await builder.build()
+
     async def end_scan(self):
         """The other keys of the scan."""
         found = []
@@ -147,6 +154,12 @@ class Peer:
 
     async def compactions(self, path, id=None, url="file:///"):
         return plain(await self._admin(path, url).read_compactions(id))
+
+    async def submit(self, path, l0, runs, destination, url="file:///"):
+        """Submit a compaction of these views of L0 and these runs, which a compactor then picks up."""
+        sources = [*(s.SourceId.SST_VIEW(one) for one in l0), *(s.SourceId.SORTED_RUN(one) for one in runs)]
+        spec = s.CompactionSpec.TIERED(segment=b"", sources=sources, destination=destination)
+        await self._admin(path, url).submit_compaction(spec)
 
     async def checkpoint(self, path, url="file:///", lifetime_ms=None, name=None, source=None):
         options = s.CheckpointOptions(lifetime_ms=lifetime_ms, source=source, name=name)

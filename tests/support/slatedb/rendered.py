@@ -1,0 +1,101 @@
+"""Renders the databases of a side so that two sides can be compared: without ids and times, and with what checkpoints keep.
+
+    SSTs and checkpoints       are named in the order in which they come up
+    the manifest of a checkpoint   is what it shows
+    a time of expiry           is "never", "minutes" or "hours": how long the checkpoint lasts from when it was taken
+"""
+
+from pathlib import Path
+from typing import Any
+
+from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
+from highwater.impl.codecs.slatedb.tables import STATUSES, Checkpoint, Tiered, View
+from highwater.impl.layout import Namespace
+from tests.support.slatedb.sides import Side, listed
+
+State = dict[str, Any]
+HOUR_S = 3_000  # a checkpoint that lasts longer is of "hours"
+
+
+class Renderer:
+    """Renders one side, after each step; it remembers the names that it has given."""
+
+    def __init__(self, side: Side):
+        self.side = side
+        self.names: dict[str, str] = {}
+
+    def state(self) -> dict[str, State]:
+        """Return all databases of the side, by their names."""
+        names = sorted(one.name for one in self.side.root.iterdir() if (one / "manifest").exists())
+        return {name: self.database(name) for name in names}
+
+    def database(self, name: str) -> State:
+        folder = self.side.root / name
+        ids = sorted(int(one.name[:20]) for one in (folder / "manifest").glob("*.manifest"))
+        manifest = self.manifest(folder, ids[-1])
+        return self.shown(manifest) | {
+            "manifests": ids[-1], "version": self.version(folder, ids[-1]), "initialized": manifest.initialized,
+            "writer_epoch": manifest.writer_epoch, "compactor_epoch": manifest.compactor_epoch,
+            "replay_after_wal_id": manifest.replay_after_wal_id, "wal_id_last_seen": manifest.wal_id_last_seen,
+            "recent_snapshot_min_seq": manifest.recent_snapshot_min_seq,
+            "last_l0_clock_tick": "set" if manifest.last_l0_clock_tick > 0 else "unset",
+            "last_compacted_l0_view_id": self.name("sst", manifest.last_compacted_l0_view_id),
+            "sequence_tracker": "set" if manifest.sequence_tracker else "unset",
+            "ssts": {self.name("sst", sst.id): sst.info._asdict() for sst in manifest.ssts},
+            "external_dbs": [self.external(one) for one in manifest.external_dbs],
+            "checkpoints": [self.checkpoint(folder, one) for one in manifest.checkpoints],
+            "compactions": self.compactions(name)}
+
+    def files(self) -> dict[str, State]:
+        """Return how many manifests and compactions files each database has, and which SSTs and WAL objects."""
+        return {name: {"manifests": len(list((self.side.root / name / "manifest").glob("*.manifest"))),
+                       "compactions": len(list((self.side.root / name / "compactions").glob("*.compactions"))),
+                       "wal": sorted(int(one.name[:20]) for one in (self.side.root / name / "wal").glob("*.sst")),
+                       "ssts": sorted(str(self.name("sst", one.stem)) for one in
+                                      (self.side.root / name / "compacted").glob("*.sst"))}
+                for name in self.state()}
+
+    # --- parts of a manifest
+
+    def manifest(self, folder: Path, file_id: int) -> Manifest:
+        return ManifestCodec().decode((folder / Namespace("", "manifest").key(file_id)).read_bytes())
+
+    def version(self, folder: Path, file_id: int) -> int:
+        return int.from_bytes((folder / Namespace("", "manifest").key(file_id)).read_bytes()[:2], "big")
+
+    def shown(self, manifest: Manifest) -> State:
+        """Return what a manifest shows. SSTs that come up first get their names here: the oldest of L0 first, then the runs."""
+        l0 = [self.view(view) for view in reversed(manifest.l0)]
+        runs = {run.id: [self.view(view) for view in run.views] for run in reversed(manifest.compacted)}
+        return {"l0": l0, "runs": runs, "last_l0_seq": manifest.last_l0_seq}
+
+    def view(self, view: View) -> State:
+        return {"sst": self.name("sst", view.sst_id), "id": self.name("sst", view.id), "range": view.visible_range}
+
+    def name(self, kind: str, of: str | None) -> str | None:
+        if of is None:
+            return None
+        if of not in self.names:
+            self.names[of] = f"{kind} {sum(name.startswith(kind) for name in self.names.values())}"
+        return self.names[of]
+
+    def checkpoint(self, folder: Path, one: Checkpoint) -> State:
+        kept = self.shown(self.manifest(folder, one.manifest_id))
+        lasts_s = one.expire_time_s - one.create_time_s
+        lasts = "never" if not one.expire_time_s else "hours" if lasts_s > HOUR_S else "minutes"
+        return {"id": self.name("checkpoint", one.id), "keeps": kept, "lasts": lasts, "name": one.name,
+                "writer_epoch": one.writer_epoch}
+
+    def external(self, one: Any) -> State:
+        return {"path": Path("/", one.path).relative_to(self.side.root).as_posix(),
+                "source": self.name("checkpoint", one.source_checkpoint_id),
+                "final": self.name("checkpoint", one.final_checkpoint_id),
+                "sst_ids": sorted(str(self.name("sst", sst)) for sst in one.sst_ids)}
+
+    def compactions(self, name: str) -> State:
+        found = listed(self.side.root, name)
+        specs = [{"status": STATUSES[one.status], "spec": {
+            "l0": [self.name("sst", view) for view in one.spec.l0_view_ids], "runs": one.spec.sorted_runs,
+            "destination": one.spec.destination} if isinstance(one.spec, Tiered) else None} for one in found.recent_compactions]
+        return {"compactor_epoch": found.compactor_epoch, "listed": specs}
