@@ -24,6 +24,7 @@ class Renderer:
     def __init__(self, side: Side):
         self.side = side
         self.names: dict[str, str] = {}
+        self.latest: dict[str, int] = {}  # database -> its latest manifest at the last look
 
     def state(self) -> dict[str, State]:
         """Return all databases of the side, by their names."""
@@ -33,9 +34,10 @@ class Renderer:
     def database(self, name: str) -> State:
         folder = self.side.root / name
         ids = sorted(int(one.name[:20]) for one in (folder / "manifest").glob("*.manifest"))
-        manifest = self.manifest(folder, ids[-1])
+        manifest, before = self.manifest(folder, ids[-1]), self.latest.get(name, 0)
+        self.latest[name] = ids[-1]
         return self.shown(manifest) | {
-            "manifests": ids[-1], "version": self.version(folder, ids[-1]), "initialized": manifest.initialized,
+            "manifests": ids[-1] - before, "version": self.version(folder, ids[-1]), "initialized": manifest.initialized,
             "writer_epoch": manifest.writer_epoch, "compactor_epoch": manifest.compactor_epoch,
             "replay_after_wal_id": manifest.replay_after_wal_id, "wal_id_last_seen": manifest.wal_id_last_seen,
             "recent_snapshot_min_seq": manifest.recent_snapshot_min_seq,
@@ -45,16 +47,21 @@ class Renderer:
             "ssts": {self.name("sst", sst.id): sst.info._asdict() for sst in manifest.ssts},
             "external_dbs": [self.external(one) for one in manifest.external_dbs],
             "checkpoints": [self.checkpoint(folder, one) for one in manifest.checkpoints],
-            "compactions": self.compactions(name)}
+            "compactions": self.compactions(name), "files": self.files(folder, manifest)}
 
-    def files(self) -> dict[str, State]:
-        """Return how many manifests and compactions files each database has, and which SSTs and WAL objects."""
-        return {name: {"manifests": len(list((self.side.root / name / "manifest").glob("*.manifest"))),
-                       "compactions": len(list((self.side.root / name / "compactions").glob("*.compactions"))),
-                       "wal": sorted(int(one.name[:20]) for one in (self.side.root / name / "wal").glob("*.sst")),
-                       "ssts": sorted(str(self.name("sst", one.stem)) for one in
-                                      (self.side.root / name / "compacted").glob("*.sst"))}
-                for name in self.state()}
+    def files(self, folder: Path, manifest: Manifest) -> State:
+        """Return which SSTs and WAL objects there are, and how many other files that nobody needs.
+
+        A manifest that only a writer's own checkpoint keeps is counted apart. Before a collection there are many files that
+        nobody needs, as many as were written; so they are counted only if there are few."""
+        writers = {one.manifest_id for one in manifest.checkpoints if one.writer_epoch is not None}
+        others = {one.manifest_id for one in manifest.checkpoints if one.writer_epoch is None}
+        ids = {int(one.name[:20]) for one in (folder / "manifest").glob("*.manifest")}
+        return {"manifests of writers": len(ids & (writers - others - {max(ids)})), "manifests": sorted(others - ids),
+                "needless": len(ids - writers - others - {max(ids)}) if (folder / "gc").exists() else 0,
+                "wal": sorted(int(one.name[:20]) for one in (folder / "wal").glob("*.sst")),
+                "compactions": len([*(folder / "compactions").glob("*.compactions")]) if (folder / "gc").exists() else 0,
+                "ssts": sorted(str(self.name("sst", one.stem)) for one in (folder / "compacted").glob("*.sst"))}
 
     # --- parts of a manifest
 
@@ -84,7 +91,8 @@ class Renderer:
         kept = self.shown(self.manifest(folder, one.manifest_id))
         lasts_s = one.expire_time_s - one.create_time_s
         lasts = "never" if not one.expire_time_s else "hours" if lasts_s > HOUR_S else "minutes"
-        return {"id": self.name("checkpoint", one.id), "keeps": kept, "lasts": lasts, "name": one.name,
+        name = "own" if one.writer_epoch is not None else self.name("checkpoint", one.id)
+        return {"id": name, "keeps": kept, "lasts": lasts, "name": one.name,
                 "writer_epoch": one.writer_epoch}
 
     def external(self, one: Any) -> State:

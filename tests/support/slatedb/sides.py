@@ -30,6 +30,7 @@ from highwater.impl.db import claims
 from highwater.impl.db.compactor import DbCompactor, stores_of
 from highwater.impl.db.compactor import Options as CompactorOptions
 from highwater.impl.db.db import Db, Options
+from highwater.impl.db.pinned import DbReader
 from highwater.impl.db.tiers import Tiers
 from highwater.impl.protocols import db_reader
 from highwater.impl.stores.databases import LocalDatabases
@@ -151,8 +152,8 @@ class Ours:
 
     def reader(self) -> None:
         """Open a reader, and leave its checkpoint to its lease."""
-        manifests = stores_of(self.world, self.path()).manifest
-        self.ran(db_reader.DbReader(manifests, self.path(), db_reader.Options(60_000, 600_000))._establish())
+        reader = DbReader(stores_of(self.world, self.path()).manifest, self.path(), db_reader.Options(60_000, 600_000))
+        self.ran(reader.open())
 
     def collect(self) -> None:
         names = sorted(one.name for one in self.root.iterdir() if (one / "manifest").exists())

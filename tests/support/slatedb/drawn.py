@@ -1,0 +1,85 @@
+"""Draws scripts of operations that a database allows."""
+
+from random import Random
+
+from tests.support.slatedb.batches import Batch
+from tests.support.slatedb.sides import Step
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+STEPS = 14
+
+
+class Script:
+    """A script that grows, and what the database has by then."""
+
+    def __init__(self, random: Random):
+        self.random, self.steps = random, list[Step]()
+        self.l0 = self.runs = self.number = self.clones = self.unflushed = 0
+        self.taken: list[bool] = []  # of each checkpoint: it is still listed
+
+    def step(self) -> None:
+        choices = [self.write] * 4 + [self.flush] * 3 + [self.checkpoint, self.checkpoint_all, self.clone, self.reopen]
+        choices += [self.compact] * 2 * bool(self.l0 or self.runs > 1) + [self.refresh, self.delete] * any(self.taken)
+        self.random.choice(choices)()
+
+    def write(self) -> None:
+        batch: Batch = []
+        for key in self.random.sample("abcdefgh", self.random.randrange(1, 5)):
+            self.number += 1
+            batch.append(["delete", key] if self.random.random() < 0.25 else ["put", key, f"value {self.number}"])
+        self.steps.append(("write", batch))
+        self.unflushed += 1
+
+    def flush(self) -> None:
+        self.steps.append(("flush",))
+        self.l0 += bool(self.unflushed)
+        self.unflushed = 0
+
+    def checkpoint(self) -> None:
+        self.steps.append(("checkpoint", *self.lease()))
+
+    def checkpoint_all(self) -> None:
+        self.steps.append(("checkpoint_all", *self.lease()))
+        self.l0 += bool(self.unflushed)
+        self.unflushed = 0
+
+    def lease(self) -> tuple[int | None, str | None]:
+        self.taken.append(True)
+        return self.random.choice((None, MINUTE_MS, HOUR_MS)), self.random.choice((None, "nightly", "weekly"))
+
+    def listed(self) -> int:
+        return self.random.choice([number for number, there in enumerate(self.taken) if there])
+
+    def refresh(self) -> None:
+        self.steps.append(("refresh", self.listed(), self.random.choice((None, MINUTE_MS, HOUR_MS))))
+
+    def delete(self) -> None:
+        number = self.listed()
+        self.taken[number] = False
+        self.steps.append(("delete", number))
+
+    def clone(self) -> None:
+        source = self.listed() if any(self.taken) and self.random.random() < 0.5 else None
+        self.steps.append(("clone", f"clone{self.clones}", source))
+        self.clones += 1
+
+    def reopen(self) -> None:
+        self.steps.append(("reopen",))
+
+    def compact(self) -> None:
+        l0, runs = self.random.randrange(self.l0 + 1), self.random.randrange(self.runs + 1)
+        if not l0 and runs < 2:
+            l0, runs = self.l0, 0 if self.l0 else self.runs
+        self.steps.append(("compact", l0, runs))
+        self.l0 -= l0
+        self.runs += 1 - runs
+
+
+def drawn(random: Random) -> tuple[Step, ...]:
+    """Return a script. It begins with a flush, and ends with a collection."""
+    script = Script(random)
+    script.write()
+    script.flush()
+    for _ in range(STEPS):
+        script.step()
+    return (*script.steps, ("collect",))
