@@ -54,6 +54,7 @@ pytestmark = pytest.mark.interop
 SOAK_S, SEED = seconds(45), seed()
 OLDER = "0.15.0"
 THEIRS = {"A": NEWEST, "B": OLDER, "G": NEWEST, "R": NEWEST, "S": OLDER, "K": NEWEST, "L": OLDER, "U": NEWEST}
+WRITERS = ("A", "B")
 ROLES = ("writer", "compactor", "collector", "operator", "reader", "cloner", "user", "detacher")
 PORTS = max(10, int(SOAK_S / 2))  # of each role: an instance that was stopped has a name that no other one gets
 AT = {"path": "db", "url": URL}
@@ -65,6 +66,7 @@ RULES = ("PUT */manifest/*", "GET */manifest/*", "LIST */manifest*", "PUT */comp
 SHORT = ("PUT */wal/*", "GET */wal/*", "PUT */compacted/*", "GET */compacted/*")  # of data: not held for long
 LOST = ("lose", "lose", "drop", "late 200", "fail 503", "fail-reply 503")
 QUICK = {"compactor_options.worker_heartbeat_timeout": "1s"}  # what a compactor of ours has left is taken over soon
+PATIENT = {"l0_max_ssts": 1000, "l0_max_ssts_per_key": 1000}  # else a flush may wait for a compactor that has ended
 
 
 async def rows_of(found: AsyncIterator[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -121,12 +123,13 @@ class Soak(Together):
 
     def rules(self, random: Random) -> tuple[list[str], float]:
         long = random.random() < 0.2
-        made, clients = [], [*THEIRS, *self.live.values()]
-        for _ in range(random.randrange(1, 6)):
+        made, ours = [], list(self.live.values())
+        for _ in range(random.randrange(3, 15)):
             how = random.choice(("hold", "hold", "hold-reply", "delay 300", "delay-reply 300", random.choice(LOST)))
             what = random.choice([one for one in RULES if not (long and one in SHORT)])
-            made.append(f"{how} {what} client={random.choice(clients)} every={random.randrange(1, 5)}")
-        return made, random.uniform(1, LONGEST_HOLD_S) if long else random.uniform(0.1, 1.5)
+            client = random.choice(random.choice((WRITERS, [*THEIRS], ours)) or WRITERS)
+            made.append(f"{how} {what} client={client} every={random.choice((1, 1, 2, 4))}")
+        return made, random.uniform(1, LONGEST_HOLD_S) if long else random.uniform(0.3, 2)
 
     # --- writers
 
@@ -139,11 +142,11 @@ class Soak(Together):
                 client.close()
             except PeerError:
                 pass  # it was not open, or ends as it should
-            self.pause(random, 0, 4)
+            self.pause(random, 0, 6)
 
     def session_of(self, client: Client, name: str, batches: Batches, random: Random) -> None:
         before = self.ledger.known()
-        settings = {"min_filter_keys": random.choice((1, 1000))}
+        settings = PATIENT | {"min_filter_keys": random.choice((1, 1000))}
         if random.random() < 0.6:
             settings |= compacting(THEIRS[name]) | QUICK
         client.open(**AT, settings=settings, merging=True)
@@ -461,7 +464,7 @@ class Soak(Together):
             await db.close()
 
     def use_theirs(self, path: str, clone: Clone, rows: dict[str, str], random: Random) -> None:
-        settings = compacting(NEWEST) | QUICK if random.random() < 0.7 else {}
+        settings = PATIENT | (compacting(NEWEST) | QUICK if random.random() < 0.7 else {})
         self.scene.U.open(path=path, url=URL, settings=settings, merging=True)
         self.check_clone(path, clone, {row[0]: row[1] for row in self.scene.U.rows()})
         for key, value in rows.items():
