@@ -1,5 +1,5 @@
-"""The same drawn script of operations, run by our code and by a released client: after each step the manifests are equal but for
-ids, times and what is decided (tests/support/slatedb/decided.py). After a collection the files are equal.
+"""The same drawn script of operations, run by our code and by a released client. After each step the manifests are equal but
+for ids, times and what is decided (tests/support/slatedb/decided.py). After a collection the files are equal.
 
     HIGHWATER_DRAWN=100 .venv/bin/python -m pytest -m interop tests/interop/test_interop_differential.py -k drawn -s
 
@@ -8,7 +8,6 @@ draws a hundred scripts for each release. HIGHWATER_DRAWN_FROM=42 begins at scri
 
 import copy
 import os
-from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -65,11 +64,6 @@ def test_a_drawn_script(tmp_path, number, release):
     for place, (step, theirs, ours) in enumerate(history):
         found = left(step, theirs, ours, DECIDED)
         assert not found, f"script {number}, step {place}: {step}, after {script[:place - 1]}: {found[:5]}"
-
-
-@cache
-def shown(root: Path, release: str, script: tuple[Step, ...]) -> History:
-    return played(root, release, script)
 
 
 @pytest.mark.parametrize(("one", "release"), [pytest.param(one, release, id=f"{one.topic}, {release}")

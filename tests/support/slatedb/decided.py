@@ -97,8 +97,8 @@ DECIDED = (
                manifest_of_delete, (*WRITTEN, ("delete_unknown",))),
     Difference("a reader (D12)", "leaves wal_id_last_seen as it is", "sets it to the last WAL object that is listed",
                seen_by_reader, (*WRITTEN, write(("d", "3")), ("reader",))),
-    Difference("a checkpoint of what is durable, with rows in the WAL", "the binding takes that of an operator: the rows are not "
-               "in it", "sets wal_id_last_seen, so it has the rows", seen_by_checkpoint,
+    Difference("a checkpoint of what is durable, with rows in the WAL", "by an operator: the rows are not in it",
+               "by the writer: it sets wal_id_last_seen, so it has the rows", seen_by_checkpoint,
                (*WRITTEN, write(("d", "3")), ("checkpoint_durable", None, None))),
 )
 

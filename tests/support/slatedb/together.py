@@ -101,6 +101,7 @@ class Together:
             self.over.wait(random.uniform(0, rest_s))
 
     def summary(self, seconds: float) -> str:
-        requests = self.scene.session.requests
-        return (f"\nseed {self.seed}, {seconds:g} s: {len(requests):,} requests, of which "
-                f"{sum(bool(one.rule) for one in requests):,} were disturbed;")
+        rules = [one.rule.split()[0] for one in self.scene.session.requests if one.rule]
+        lost = sum(rule in ("lose", "drop", "late", "fail", "fail-reply") for rule in rules)
+        return (f"\nseed {self.seed}, {seconds:g} s: {len(self.scene.session.requests):,} requests, "
+                f"{len(rules) - lost:,} held or delayed, {lost:,} lost or failed;")
