@@ -1,5 +1,5 @@
-"""Snapshots of our readers beside a released writer that compacts, and two collectors, for a chosen time. Only the own checkpoint
-of a reader keeps what it shows.
+"""Snapshots of our readers beside a released writer that compacts, and two collectors, for a chosen time. Only a reader's own
+checkpoint keeps what it shows.
 
 Nobody else takes a checkpoint here, the pins of the compactor are deleted at once, and SSTs are collected when they are
 DATA_MIN_AGE_MS old. A snapshot is read for longer than a reader's lease lasts. So a reader that does not renew its lease, or

@@ -81,6 +81,24 @@ def seen_by_checkpoint(step: Step, state: State, whose: str) -> None:
         state["wal_id_last_seen"] = 0
 
 
+def flush_of_fences(step: Step, state: State, whose: str) -> None:
+    if step[0] == "flush_nothing":
+        state |= {"manifests": 0, "replay_after_wal_id": 0, "wal_id_last_seen": 0}
+
+
+def flush_at_close(step: Step, state: State, whose: str) -> None:
+    if step[0] == "reopen_unflushed":
+        for name in ("manifests", "replay_after_wal_id", "wal_id_last_seen", "l0", "last_l0_seq", "recent_snapshot_min_seq",
+                     "ssts", "checkpoints"):
+            state[name] = {}
+        state["files"] |= {"ssts": [], "SSTs of no manifest": 0}
+
+
+def sst_of_an_attempt(step: Step, state: State, whose: str) -> None:
+    if step[0] != "collect":
+        state["files"]["SSTs of no manifest"] = 0
+
+
 DECIDED = (
     Difference("the sequence tracker", "written: which number was the latest at which second",
                "not written; one that is there is kept", tracker, WRITTEN),
@@ -93,6 +111,13 @@ DECIDED = (
     Difference("the checkpoint of a compaction", "has no name", "is named after the compaction", name_of_pin,
                (*WRITTEN, ("compact", 2, 0))),
     Difference("a manifest when a writer is closed", "one", "none", manifest_at_close, (*WRITTEN, ("reopen",))),
+    Difference("rows that are only in the WAL when a writer is closed", "are flushed", "stay there",
+               flush_at_close, (*WRITTEN, write(("d", "3")), ("reopen_unflushed",))),
+    Difference("a flush whose manifest conflicts with another update", "names its SST in the next attempt",
+               "uploads another SST for each attempt; the first one is collected", sst_of_an_attempt,
+               (*WRITTEN, write(("d", "3")), ("checkpoint", None, None), ("flush",), ("collect",))),
+    Difference("a flush without a row, after an open", "nothing", "a manifest that is to be replayed after the fence",
+               flush_of_fences, (*WRITTEN, ("reopen",), ("flush_nothing",))),
     Difference("a delete of a checkpoint that is not listed (D21)", "a manifest that changes nothing", "no manifest",
                manifest_of_delete, (*WRITTEN, ("delete_unknown",))),
     Difference("a reader (D12)", "leaves wal_id_last_seen as it is", "sets it to the last WAL object that is listed",

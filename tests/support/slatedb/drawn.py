@@ -31,17 +31,25 @@ class Script:
         self.unflushed += 1
 
     def flush(self) -> None:
+        self.write_if_none()
         self.steps.append(("flush",))
-        self.l0 += bool(self.unflushed)
-        self.unflushed = 0
+        self.flushed()
+
+    def write_if_none(self) -> None:
+        """Write, unless there is something to flush: a flush without rows is one of the differences that are decided."""
+        if not self.unflushed:
+            self.write()
+
+    def flushed(self) -> None:
+        self.l0, self.unflushed = self.l0 + 1, 0
 
     def checkpoint(self) -> None:
         self.steps.append(("checkpoint", *self.lease()))
 
     def checkpoint_all(self) -> None:
+        self.write_if_none()
         self.steps.append(("checkpoint_all", *self.lease()))
-        self.l0 += bool(self.unflushed)
-        self.unflushed = 0
+        self.flushed()
 
     def lease(self) -> tuple[int | None, str | None]:
         self.taken.append(True)
@@ -64,6 +72,8 @@ class Script:
         self.clones += 1
 
     def reopen(self) -> None:
+        if self.unflushed:
+            self.flush()  # what a close does with rows that are in no SST is one of the differences
         self.steps.append(("reopen",))
 
     def compact(self) -> None:

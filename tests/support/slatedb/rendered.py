@@ -57,11 +57,13 @@ class Renderer:
         writers = {one.manifest_id for one in manifest.checkpoints if one.writer_epoch is not None}
         others = {one.manifest_id for one in manifest.checkpoints if one.writer_epoch is None}
         ids = {int(one.name[:20]) for one in (folder / "manifest").glob("*.manifest")}
+        ssts = [one.stem for one in (folder / "compacted").glob("*.sst")]
         return {"manifests of writers": len(ids & (writers - others - {max(ids)})), "manifests": sorted(others - ids),
                 "needless": len(ids - writers - others - {max(ids)}) if (folder / "gc").exists() else 0,
                 "wal": sorted(int(one.name[:20]) for one in (folder / "wal").glob("*.sst")),
                 "compactions": len([*(folder / "compactions").glob("*.compactions")]) if (folder / "gc").exists() else 0,
-                "ssts": sorted(str(self.name("sst", one.stem)) for one in (folder / "compacted").glob("*.sst"))}
+                "ssts": sorted(self.names[name] for name in ssts if name in self.names),
+                "SSTs of no manifest": sum(name not in self.names for name in ssts)}
 
     # --- parts of a manifest
 

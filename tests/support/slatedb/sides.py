@@ -12,6 +12,9 @@ by the order in which they were taken.
     compact l0 runs                   so many of the oldest views of L0 and of the newest runs, as they are submitted
     reopen                            another writer and another compactor
     collect                           everything that nobody needs: the last step
+
+Some steps are only for the differences that are decided: checkpoint_durable, delete_unknown, flush_nothing, reader,
+reopen_unflushed.
 """
 
 import asyncio
@@ -106,11 +109,15 @@ class Ours:
         self.ran(self.db.close())
         self.open()
 
+    reopen_unflushed = reopen
+
     def write(self, batch: Batch) -> None:
         self.ran(self.db.write(ours(batch)))
 
     def flush(self) -> None:
         self.ran(self.db.flush())
+
+    flush_nothing = flush
 
     def checkpoint(self, lifetime_ms: int | None, name: str | None) -> None:
         self.taken.append(self.ran(operator.create(self.world, self.path(), lifetime_ms, None, name)).id)
@@ -191,12 +198,16 @@ class Theirs:
         self.client.close()
         self.open()
 
+    reopen_unflushed = reopen
+
     def write(self, batch: Batch) -> None:
         self.client.write(batch=theirs(batch))
         self.client.flush(kind="WAL")
 
     def flush(self) -> None:
         self.client.flush()
+
+    flush_nothing = flush
 
     def checkpoint(self, lifetime_ms: int | None, name: str | None) -> None:
         self.taken.append(self.client.checkpoint(path=self.path(), lifetime_ms=lifetime_ms, name=name)["id"])
