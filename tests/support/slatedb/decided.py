@@ -62,8 +62,18 @@ def name_of_pin(_: Step, state: State, whose: str) -> None:
 
 
 def manifest_at_close(step: Step, state: State, whose: str) -> None:
-    if whose == THEIRS and step[0] == "reopen" and not state["external_dbs"]:
+    if whose == THEIRS and step[0] in ("reopen", "reopen_again") and not state["external_dbs"]:
         state["manifests"] -= 1
+
+
+def seen_at_close(step: Step, state: State, whose: str) -> None:
+    if step[0] == "reopen_again":
+        state["wal_id_last_seen"] = 0
+
+
+def manifest_of_refresh(step: Step, state: State, whose: str) -> None:
+    if step[0] == "refresh" and not state["external_dbs"]:
+        state["manifests"] = 0
 
 
 def manifest_of_delete(step: Step, state: State, whose: str) -> None:
@@ -111,6 +121,8 @@ DECIDED = (
     Difference("the checkpoint of a compaction", "has no name", "is named after the compaction", name_of_pin,
                (*WRITTEN, ("compact", 2, 0))),
     Difference("a manifest when a writer is closed", "one", "none", manifest_at_close, (*WRITTEN, ("reopen",))),
+    Difference("the close of a writer that has flushed nothing", "sets wal_id_last_seen to its fence", "changes nothing",
+               seen_at_close, (*WRITTEN, ("reopen",), ("reopen_again",))),
     Difference("rows that are only in the WAL when a writer is closed", "are flushed", "stay there",
                flush_at_close, (*WRITTEN, write(("d", "3")), ("reopen_unflushed",))),
     Difference("a flush whose manifest conflicts with another update", "names its SST in the next attempt",
@@ -118,6 +130,8 @@ DECIDED = (
                (*WRITTEN, write(("d", "3")), ("checkpoint", None, None), ("flush",), ("collect",))),
     Difference("a flush without a row, after an open", "nothing", "a manifest that is to be replayed after the fence",
                flush_of_fences, (*WRITTEN, ("reopen",), ("flush_nothing",))),
+    Difference("a refresh that changes nothing", "a manifest", "no manifest", manifest_of_refresh,
+               (*WRITTEN, ("checkpoint", None, None), ("refresh", 0, None))),
     Difference("a delete of a checkpoint that is not listed (D21)", "a manifest that changes nothing", "no manifest",
                manifest_of_delete, (*WRITTEN, ("delete_unknown",))),
     Difference("a reader (D12)", "leaves wal_id_last_seen as it is", "sets it to the last WAL object that is listed",

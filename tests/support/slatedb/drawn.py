@@ -15,6 +15,7 @@ class Script:
     def __init__(self, random: Random):
         self.random, self.steps = random, list[Step]()
         self.l0 = self.runs = self.number = self.clones = self.unflushed = 0
+        self.has_flushed = False  # since it was opened
         self.taken: list[bool] = []  # of each checkpoint: it is still listed
 
     def step(self) -> None:
@@ -41,7 +42,7 @@ class Script:
             self.write()
 
     def flushed(self) -> None:
-        self.l0, self.unflushed = self.l0 + 1, 0
+        self.l0, self.unflushed, self.has_flushed = self.l0 + 1, 0, True
 
     def checkpoint(self) -> None:
         self.steps.append(("checkpoint", *self.lease()))
@@ -72,9 +73,10 @@ class Script:
         self.clones += 1
 
     def reopen(self) -> None:
-        if self.unflushed:
-            self.flush()  # what a close does with rows that are in no SST is one of the differences
+        if self.unflushed or not self.has_flushed:  # what is else seen and flushed at a close is among the differences
+            self.flush()
         self.steps.append(("reopen",))
+        self.has_flushed = False
 
     def compact(self) -> None:
         l0, runs = self.random.randrange(self.l0 + 1), self.random.randrange(self.runs + 1)

@@ -47,13 +47,15 @@ class Renderer:
             "ssts": {self.name("sst", sst.id): sst.info._asdict() for sst in manifest.ssts},
             "external_dbs": [self.external(one) for one in manifest.external_dbs],
             "checkpoints": [self.checkpoint(folder, one) for one in manifest.checkpoints],
-            "compactions": self.compactions(name), "files": self.files(folder, manifest)}
+            "compactions": self.compactions(name), "files": self.files(name, manifest)}
 
-    def files(self, folder: Path, manifest: Manifest) -> State:
+    def files(self, name: str, manifest: Manifest) -> State:
         """Return which SSTs and WAL objects there are, and how many other files that nobody needs.
 
-        A manifest that only a writer's own checkpoint keeps is counted apart. Before a collection there are many files that
-        nobody needs, as many as were written; so they are counted only if there are few."""
+        A manifest that only a writer's own checkpoint keeps is counted apart, and so is an SST that no manifest names. Such an
+        SST is in flight for all that a collector knows, if it is newer than the compaction that is listed; then it is not
+        counted. Before a collection nothing tells how many files there must be, so they are not counted."""
+        folder, listed_ids = self.side.root / name, [one.id for one in listed(self.side.root, name).recent_compactions]
         writers = {one.manifest_id for one in manifest.checkpoints if one.writer_epoch is not None}
         others = {one.manifest_id for one in manifest.checkpoints if one.writer_epoch is None}
         ids = {int(one.name[:20]) for one in (folder / "manifest").glob("*.manifest")}
@@ -62,8 +64,8 @@ class Renderer:
                 "needless": len(ids - writers - others - {max(ids)}) if (folder / "gc").exists() else 0,
                 "wal": sorted(int(one.name[:20]) for one in (folder / "wal").glob("*.sst")),
                 "compactions": len([*(folder / "compactions").glob("*.compactions")]) if (folder / "gc").exists() else 0,
-                "ssts": sorted(self.names[name] for name in ssts if name in self.names),
-                "SSTs of no manifest": sum(name not in self.names for name in ssts)}
+                "ssts": sorted(self.names[sst] for sst in ssts if sst in self.names),
+                "SSTs of no manifest": sum(sst not in self.names and all(sst < one for one in listed_ids) for sst in ssts)}
 
     # --- parts of a manifest
 

@@ -14,7 +14,7 @@ by the order in which they were taken.
     collect                           everything that nobody needs: the last step
 
 Some steps are only for the differences that are decided: checkpoint_durable, delete_unknown, flush_nothing, reader,
-reopen_unflushed.
+reopen_again, reopen_unflushed.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ class Ours:
         self.ran(self.db.close())
         self.open()
 
-    reopen_unflushed = reopen
+    reopen_unflushed = reopen_again = reopen
 
     def write(self, batch: Batch) -> None:
         self.ran(self.db.write(ours(batch)))
@@ -198,7 +198,7 @@ class Theirs:
         self.client.close()
         self.open()
 
-    reopen_unflushed = reopen
+    reopen_unflushed = reopen_again = reopen
 
     def write(self, batch: Batch) -> None:
         self.client.write(batch=theirs(batch))
