@@ -9,6 +9,9 @@ held, and a clone the same until it is written. The log refines the models.
 
     HIGHWATER_SOAK_S=600 HIGHWATER_SOAK_SEED=7 .venv/bin/python -m pytest -m interop -s tests/interop -k acknowledged_change
 
+Clients of 0.15.0 change the manifest only as writers: a reader or a cloner of that release makes an open writer of 0.17.0 forget
+what is compacted (docs/operating/findings.md). So they read checkpoints, which changes nothing, until all writers have ended.
+
 WAL objects and SSTs have no boundary, only an age (DATA_MIN_AGE_MS) that everything held must be shorter than. The pins of
 compactors last PIN_MS, so that what they have compacted away is collected during the run.
 """
@@ -53,7 +56,7 @@ from tests.support.slatedb.together import REFUSED, Together, credentials, secon
 pytestmark = pytest.mark.interop
 SOAK_S, SEED = seconds(45), seed()
 OLDER = "0.15.0"
-THEIRS = {"A": NEWEST, "B": OLDER, "G": NEWEST, "R": NEWEST, "S": OLDER, "K": NEWEST, "L": OLDER, "U": NEWEST}
+THEIRS = {"A": NEWEST, "B": OLDER, "G": NEWEST, "R": NEWEST, "S": OLDER, "K": NEWEST, "U": NEWEST}
 WRITERS = ("A", "B")
 ROLES = ("writer", "compactor", "collector", "operator", "reader", "cloner", "user", "detacher")
 PORTS = max(10, int(SOAK_S / 2))  # of each role: an instance that was stopped has a name that no other one gets
@@ -340,14 +343,12 @@ class Soak(Together):
 
     def read_theirs(self, random: Random) -> None:
         while not self.pause(random, 0.1, 1):
-            client = random.choice((self.scene.R, self.scene.S))
-            if self.held and random.random() < 0.5:
-                name = random.choice(list(self.held))
+            if self.held and random.random() < 0.6:
+                client, name = random.choice((self.scene.R, self.scene.S)), random.choice(list(self.held))
                 self.read_checkpoint(name, lambda client=client, name=name: client.read(
                     **AT, checkpoint=name, merging=True), "theirs")
             else:
-                self.count("reads by theirs", lambda client=client: self.read_latest(
-                    lambda: client.read(**AT, merging=True)))
+                self.count("reads by theirs", lambda: self.read_latest(lambda: self.scene.R.read(**AT, merging=True)))
 
     def read_latest(self, read: Callable[[], dict[str, str]]) -> None:
         since = self.ledger.known()
@@ -398,22 +399,20 @@ class Soak(Together):
             number += 1
             if not before.changes:
                 continue
-            name = random.choice("KLoo")
-            source = random.choice([None, *self.held]) if name == "o" else None
-            if name == "o":
+            source = random.choice([None, *self.held])
+            if random.random() < 0.5:
                 words = self.new_world("cloner"), ["db", path], source, False, False
                 made = self.count("clones by ours", partial(run, cloned, *words))
             else:
-                clone = self.scene.clients[name].clone
-                made = self.count(f"clones by {THEIRS[name]}", partial(clone, path=path, url=URL, sources=[["db", None, None]]))
+                made = self.count("clones by theirs", partial(self.scene.K.clone, path=path, url=URL, sources=[
+                    ["db", None, None, *([source] if source else [])]]))
             if made:
-                self.registered(path, NOTHING if source else before, random)
+                self.registered(path, NOTHING if source else before)
 
-    def registered(self, path: str, since: Known, random: Random) -> None:
+    def registered(self, path: str, since: Known) -> None:
         """Read a new clone by both sides; from now on others may use it."""
-        reader = self.scene.clients[random.choice("KL")]
         found: list[dict[str, str]] = []
-        self.count("new clones read by theirs", lambda: found.append(reader.read(path=path, url=URL, merging=True)))
+        self.count("new clones read by theirs", lambda: found.append(self.scene.K.read(path=path, url=URL, merging=True)))
         self.count("new clones read by ours", lambda: found.append(asyncio.run(read_here(self.new_world("cloner"), path))))
         for rows in found:
             self.ledger.shown(rows, since)

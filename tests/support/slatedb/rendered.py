@@ -5,13 +5,19 @@
     a time of expiry           is "never", "minutes" or "hours": how long the checkpoint lasts from when it was taken
 """
 
+import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import STATUSES, Checkpoint, Tiered, View
+from highwater.impl.db.reader import Reader, opened
 from highwater.impl.layout import Namespace
+from highwater.impl.manifests.spans import Span
+from highwater.impl.stores.system import open_database
+from tests.support.slatedb.batches import joined
 from tests.support.slatedb.sides import Side, listed
 
 State = dict[str, Any]
@@ -37,7 +43,8 @@ class Renderer:
         manifest, before = self.manifest(folder, ids[-1]), self.latest.get(name, 0)
         self.latest[name] = ids[-1]
         return self.shown(manifest) | {
-            "manifests": ids[-1] - before, "version": self.version(folder, ids[-1]), "initialized": manifest.initialized,
+            "rows": self.rows(name), "manifests": ids[-1] - before, "version": self.version(folder, ids[-1]),
+            "initialized": manifest.initialized, "repeated view ids": len(manifest.l0) - len({view.id for view in manifest.l0}),
             "writer_epoch": manifest.writer_epoch, "compactor_epoch": manifest.compactor_epoch,
             "replay_after_wal_id": manifest.replay_after_wal_id, "wal_id_last_seen": manifest.wal_id_last_seen,
             "recent_snapshot_min_seq": manifest.recent_snapshot_min_seq,
@@ -67,6 +74,17 @@ class Renderer:
                 "ssts": sorted(self.names[sst] for sst in ssts if sst in self.names),
                 "SSTs of no manifest": sum(sst not in self.names and all(sst < one for one in listed_ids) for sst in ssts)}
 
+    def rows(self, name: str) -> dict[str, list[Any]]:
+        """Return what our reader shows of a database: each key with its value and its number."""
+        store, root = open_database(str(self.side.root / name))
+
+        async def read() -> dict[str, list[Any]]:
+            reader = Reader(store, await opened(store, root))
+            return {one.key.decode(): [one.merged(joined).decode(), one.seq]
+                    async for one in reader.scan(Span(), time.time_ns() // 1_000_000)}
+
+        return asyncio.run(read())
+
     # --- parts of a manifest
 
     def manifest(self, folder: Path, file_id: int) -> Manifest:
@@ -82,7 +100,8 @@ class Renderer:
         return {"l0": l0, "runs": runs, "last_l0_seq": manifest.last_l0_seq}
 
     def view(self, view: View) -> State:
-        return {"sst": self.name("sst", view.sst_id), "id": self.name("sst", view.id), "range": view.visible_range}
+        return {"sst": self.name("sst", view.sst_id), "id": "that of its SST" if view.id == view.sst_id else "its own",
+                "range": view.visible_range}
 
     def name(self, kind: str, of: str | None) -> str | None:
         if of is None:

@@ -9,6 +9,8 @@ by the order in which they were taken.
     checkpoint_all lifetime name      with all that was written, by the writer
     refresh, delete                   a checkpoint
     clone name checkpoint             of the database, or of a checkpoint of it
+    project name start end            the keys of a span; None: no bound
+    union name parts                  of databases that were made before; each with its first key and the key after its last
     compact l0 runs                   so many of the oldest views of L0 and of the newest runs, as they are submitted
     reopen                            another writer and another compactor
     collect                           everything that nobody needs: the last step
@@ -26,6 +28,7 @@ from typing import Any, Protocol
 from highwater.admin import checkpoints as operator
 from highwater.admin import gc_data
 from highwater.admin.clone import cloned
+from highwater.admin.unite import Part, united
 from highwater.impl.codecs.slatedb import compactions as compactions_slatedb
 from highwater.impl.codecs.slatedb.compactions import Compactions
 from highwater.impl.codecs.slatedb.tables import COMPLETED, SUBMITTED, Compaction, Tiered
@@ -35,6 +38,7 @@ from highwater.impl.db.compactor import Options as CompactorOptions
 from highwater.impl.db.db import Db, Options
 from highwater.impl.db.pinned import DbReader
 from highwater.impl.db.tiers import Tiers
+from highwater.impl.manifests.spans import Span
 from highwater.impl.protocols import db_reader
 from highwater.impl.stores.databases import LocalDatabases
 from highwater.impl.stores.system import system_world
@@ -66,6 +70,10 @@ def inputs(root: Path, l0: int, runs: int) -> Tiered:
     merged, ids = tuple(run.id for run in manifest.compacted[:runs]), [run.id for run in manifest.compacted]
     destination = merged[-1] if merged else (ids[0] + 1 if ids else 0)
     return Tiered(l0_view_ids=views, sorted_runs=merged, segment=b"", destination=destination)
+
+
+def span(start: str | None, end: str | None) -> Span:
+    return Span((start or "").encode(), None if end is None else end.encode())
 
 
 def listed(root: Path, name: str = "db") -> Compactions:
@@ -143,6 +151,13 @@ class Ours:
     def clone(self, name: str, number: int | None) -> None:
         source = None if number is None else self.taken[number]
         self.ran(cloned(self.world, [self.path(), self.path(name)], source, False, False))
+
+    def project(self, name: str, start: str | None, end: str | None) -> None:
+        self.ran(united(self.world, self.path(name), [Part(self.path(), span(start, end))], (), False, False))
+
+    def union(self, name: str, *parts: tuple[str, str | None, str | None]) -> None:
+        made = [Part(self.path(part), span(start, end)) for part, start, end in parts]
+        self.ran(united(self.world, self.path(name), made, (), False, False))
 
     def compact(self, l0: int, runs: int) -> None:
         spec = inputs(self.root, l0, runs)
@@ -234,6 +249,12 @@ class Theirs:
     def clone(self, name: str, number: int | None) -> None:
         source = [] if number is None else [self.taken[number]]
         self.client.clone(path=self.path(name), sources=[[self.path(), None, None, *source]])
+
+    def project(self, name: str, start: str | None, end: str | None) -> None:
+        self.client.clone(path=self.path(name), sources=[[self.path(), start, end]])
+
+    def union(self, name: str, *parts: tuple[str, str | None, str | None]) -> None:
+        self.client.clone(path=self.path(name), sources=[[self.path(part), start, end] for part, start, end in parts])
 
     def compact(self, l0: int, runs: int) -> None:
         spec, before = inputs(self.root, l0, runs), {one.id for one in listed(self.root).recent_compactions}
