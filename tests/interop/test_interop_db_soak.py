@@ -9,8 +9,9 @@ held, and a clone the same until it is written. The log refines the models.
 
     HIGHWATER_SOAK_S=600 HIGHWATER_SOAK_SEED=7 .venv/bin/python -m pytest -m interop -s tests/interop -k acknowledged_change
 
-Clients of 0.15.0 change the manifest only as writers: a reader or a cloner of that release makes an open writer of 0.17.0 forget
-what is compacted (docs/operating/findings.md). So they read checkpoints, which changes nothing, until all writers have ended.
+Clients of 0.15.0 change the manifest only as writers. A reader or a cloner of that release makes an open writer of 0.17.0
+forget what is compacted (docs/operating/findings.md). So they read checkpoints, which changes nothing, until all writers have
+ended.
 
 WAL objects and SSTs have no boundary, only an age (DATA_MIN_AGE_MS) that everything held must be shorter than. The pins of
 compactors last PIN_MS, so that what they have compacted away is collected during the run.

@@ -5,9 +5,10 @@ is left is none that is decided. tests/interop/test_interop_differential.py chec
 script shows the difference. The table in docs/operating/database.md is generated from here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from highwater.impl.codecs.slatedb.tables import INCLUDED, Bound, Range
 from tests.support.slatedb.releases import NEWEST
 from tests.support.slatedb.sides import Step
 
@@ -32,6 +33,9 @@ def write(*pairs: tuple[str, str]) -> Step:
 
 
 WRITTEN: tuple[Step, ...] = (write(("a", "1"), ("b", "1")), ("flush",), write(("b", "2"), ("c", "2")), ("flush",))
+PART: tuple[Step, ...] = (*WRITTEN, ("project", "part0", None, "b"))
+UNION: tuple[Step, ...] = (*PART, ("project", "part1", "b", None),
+                           ("union", "union0", ("part0", None, "b"), ("part1", "b", None)))
 
 
 # --- what each takes out
@@ -50,9 +54,72 @@ def length_of_stats(_: Step, state: State, whose: str) -> None:
         info["stats_len"] = 0
 
 
+def merged(_: Step, state: State, whose: str) -> None:
+    for info in state["ssts"].values():
+        if info["last_entry"] == b"m":  # the only key here that is merged
+            info |= dict.fromkeys(("filter_offset", "index_offset", "stats_offset"), 0)
+
+
 def epoch_of_clone(_: Step, state: State, whose: str) -> None:
-    if whose == THEIRS and state["external_dbs"]:
+    if whose == THEIRS and state["name"].startswith("clone"):
         state["writer_epoch"] += 1
+
+
+def start_of_part(_: Step, state: State, whose: str) -> None:
+    if state["name"].startswith("part"):
+        state |= dict.fromkeys(("writer_epoch", "compactor_epoch", "replay_after_wal_id", "wal_id_last_seen",
+                                "last_compacted_l0_view_id"), 0)
+
+
+def version_of_part(_: Step, state: State, whose: str) -> None:
+    if state["name"].startswith(("part", "union")):
+        state["version"] = 2
+
+
+def views_of_part(_: Step, state: State, whose: str) -> None:
+    if state["name"].startswith("part"):
+        for view in views(state):
+            view["id"] = ""
+
+
+def views(state: State) -> Iterator[State]:
+    """Yield all views of a database, also those of its checkpoints."""
+    for of in (state, *(one["keeps"] for one in state["checkpoints"])):
+        yield from (*of["l0"], *(view for run in of["runs"].values() for view in run))
+
+
+def range_of_whole(_: Step, state: State, whose: str) -> None:
+    for view in views(state):
+        info = state["ssts"].get(view["sst"])
+        if info and view["range"] == Range(Bound(info["first_entry"], INCLUDED), Bound(info["last_entry"], INCLUDED)):
+            view["range"] = None
+
+
+def run_without_rows(_: Step, state: State, whose: str) -> None:
+    for of in (state, *(one["keeps"] for one in state["checkpoints"])):
+        of["runs"] = {run: there for run, there in of["runs"].items() if there}
+
+
+def views_of_union(_: Step, state: State, whose: str) -> None:
+    if state["name"].startswith("union"):
+        state |= {"l0": [], "repeated view ids": 0}
+
+
+def snapshot_of_union(_: Step, state: State, whose: str) -> None:
+    if state["name"].startswith("union"):
+        state["recent_snapshot_min_seq"] = 0
+
+
+def union_of_0_15(_: Step, state: State, whose: str) -> None:
+    if state["name"].startswith("union") and state["last_l0_clock_tick"]:
+        state |= {"manifests": 0, "last_l0_clock_tick": ""}
+
+
+def entries_of_union(step: Step, state: State, whose: str) -> None:
+    if state["name"].startswith("union"):
+        state["external_dbs"] = []
+    elif step[0] == "union":
+        state |= {"checkpoints": [], "manifests": 0}
 
 
 def name_of_pin(_: Step, state: State, whose: str) -> None:
@@ -118,6 +185,26 @@ DECIDED = (
                length_of_stats, WRITTEN),
     Difference("the epoch of a clone (D13)", "that of its source", "the next one", epoch_of_clone,
                (*WRITTEN, ("clone", "clone0", None))),
+    Difference("merge operands in SSTs", "applied by the writer's operator, in flushes and compactions", "kept", merged,
+               (("write", [["merge", "m", "1"]]), ("write", [["merge", "m", "2"]]), ("flush",))),
+    Difference("a compaction without a result", "a run without SSTs", "no run", run_without_rows,
+               (("write", [["delete", "a"]]), ("flush",), ("compact", 1, 0))),
+    Difference("the start of a projection", "epochs, WAL ids and last_compacted are those of its source", "none: it has no WAL",
+               start_of_part, (*WRITTEN, ("compact", 1, 0), ("project", "part0", None, "b"))),
+    Difference("the range of an SST that a projection shows whole", "from its first to its last key", "none", range_of_whole,
+               (*WRITTEN, ("project", "part0", "b", None))),
+    Difference("the views of a projection (D18)", "have the ids that they have in the source", "have ids of their own",
+               views_of_part, PART),
+    Difference("a projection or union of V1 manifests", "V1", "V2: V1 has no place for ids of views",
+               version_of_part, PART, ("0.15.0",)),
+    Difference("the views of a union (D18)", "those of its parts, with the same ids", "merged, with ids of their own",
+               views_of_union, UNION),
+    Difference("recent_snapshot_min_seq of a union (D19)", "0: compactions keep everything", "last_l0_seq", snapshot_of_union,
+               UNION),
+    Difference("the entries of a union (D17)", "one for each source and set of SSTs: each has a final checkpoint",
+               "one for each manifest that they are kept by", entries_of_union, UNION),
+    Difference("a union of 0.15.0", "one manifest less, no clock tick", "as 0.17.0",
+               union_of_0_15, UNION, ("0.15.0",)),
     Difference("the checkpoint of a compaction", "has no name", "is named after the compaction", name_of_pin,
                (*WRITTEN, ("compact", 2, 0))),
     Difference("a manifest when a writer is closed", "one", "none", manifest_at_close, (*WRITTEN, ("reopen",))),

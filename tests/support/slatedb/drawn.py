@@ -19,15 +19,20 @@ class Script:
         self.taken: list[bool] = []  # of each checkpoint: it is still listed
 
     def step(self) -> None:
-        choices = [self.write] * 4 + [self.flush] * 3 + [self.checkpoint, self.checkpoint_all, self.clone, self.reopen]
+        choices = [self.write] * 4 + [self.flush] * 3
+        choices += [self.checkpoint, self.checkpoint_all, self.clone, self.project, self.reopen]
         choices += [self.compact] * 2 * bool(self.l0 or self.runs > 1) + [self.refresh, self.delete] * any(self.taken)
         self.random.choice(choices)()
 
     def write(self) -> None:
         batch: Batch = []
+        if not self.number:
+            batch.append(["put", "first", ""])  # so that no compaction is without a result
         for key in self.random.sample("abcdefgh", self.random.randrange(1, 5)):
             self.number += 1
             batch.append(["delete", key] if self.random.random() < 0.25 else ["put", key, f"value {self.number}"])
+        if self.random.random() < 0.2:
+            batch.append(["merge", "m", f"{self.number}"])
         self.steps.append(("write", batch))
         self.unflushed += 1
 
@@ -70,6 +75,13 @@ class Script:
     def clone(self) -> None:
         source = self.listed() if any(self.taken) and self.random.random() < 0.5 else None
         self.steps.append(("clone", f"clone{self.clones}", source))
+        self.clones += 1
+
+    def project(self) -> None:
+        if self.unflushed:
+            self.flush()  # what only the WAL has is in no projection, so ours refuses it
+        start, end = sorted(self.random.sample("abcdefgh", 2))
+        self.steps.append(("project", f"part{self.clones}", self.random.choice((None, start)), self.random.choice((None, end))))
         self.clones += 1
 
     def reopen(self) -> None:

@@ -43,7 +43,7 @@ class Renderer:
         manifest, before = self.manifest(folder, ids[-1]), self.latest.get(name, 0)
         self.latest[name] = ids[-1]
         return self.shown(manifest) | {
-            "rows": self.rows(name), "manifests": ids[-1] - before, "version": self.version(folder, ids[-1]),
+            "name": name, "rows": self.rows(name), "manifests": ids[-1] - before, "version": self.version(folder, ids[-1]),
             "initialized": manifest.initialized, "repeated view ids": len(manifest.l0) - len({view.id for view in manifest.l0}),
             "writer_epoch": manifest.writer_epoch, "compactor_epoch": manifest.compactor_epoch,
             "replay_after_wal_id": manifest.replay_after_wal_id, "wal_id_last_seen": manifest.wal_id_last_seen,
