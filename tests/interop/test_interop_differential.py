@@ -1,5 +1,6 @@
 """The same drawn script of operations, run by our code and by a released client. After each step the manifests are equal but
-for ids, times and what is decided (tests/support/slatedb/decided.py). After a collection the files are equal.
+for ids, times and what is decided (tests/support/slatedb/decided.py). After a collection the files are equal. Our reader shows
+the same rows on both sides after each step, and the release's reader at the end.
 
     HIGHWATER_DRAWN=100 .venv/bin/python -m pytest -m interop tests/interop/test_interop_differential.py -k drawn -s
 
@@ -40,6 +41,10 @@ def played(root: Path, release: str, script: tuple[Step, ...]) -> History:
                     for side in sides:
                         side.take(step)
                 found.append((step, *(one.state() for one in renderers)))
+            for side, states in zip((theirs, ours), found[-1][1:]):
+                for name, state in states.items():
+                    shown = {key: [value, seq] for key, value, seq, *_ in peer.rows_of(path=side.path(name), merging=True)}
+                    assert shown == state["rows"], (name, step)
             ours.close()
             return found
     except NotInstalled as error:

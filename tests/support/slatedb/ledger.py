@@ -10,7 +10,7 @@ order. A change whose outcome is not known may be shown or not.
 
 from collections.abc import Mapping
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MERGED = "merged "  # how the names of merged keys begin; each operand ends with END, and occurs once
 END = ";"
@@ -46,7 +46,7 @@ class Ledger:
         with self._lock:
             places: dict[str, int] = {}
             for key, value in changes.items():
-                of: list = (self._operands if key.startswith(MERGED) else self._tried).setdefault(key, [])
+                of: list[Any] = (self._operands if key.startswith(MERGED) else self._tried).setdefault(key, [])
                 of.append(value)
                 places[key] = len(of) - 1
             return places
