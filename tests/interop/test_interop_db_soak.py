@@ -45,6 +45,7 @@ from highwater.impl.manifests.spans import Span
 from highwater.impl.protocols import checkpoints, db_reader
 from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing
 from highwater.impl.protocols.db_reader_view import NotReadable
+from highwater.impl.stores.system import Counters
 from highwater.impl.world import World
 from tests.interop.test_interop_traffic import refined
 from tests.support.slatedb.batches import Batch, Batches, changes, joined, ours, theirs
@@ -111,7 +112,7 @@ class Soak(Together):
         self.held: dict[str, dict[str, str] | None] = {}
         self.clones: dict[str, Clone] = {}
         self.live: dict[str, str] = {}
-        self.instances = dict.fromkeys(ROLES, 0)
+        self.instances: dict[str, int] = dict.fromkeys(ROLES, 0)
 
     def run(self, seconds: float) -> None:
         works = [self.write_ours, self.compact, self.collect_ours, self.collect_theirs, self.operate, self.read_theirs,
@@ -271,6 +272,7 @@ class Soak(Together):
         except TimeoutError:
             self.counts["our compactors stopped"] += 1
         finally:
+            assert isinstance(world.metrics, Counters)
             for name in ("compactions", "compactions_failed"):
                 self.counts[f"our {name}"] += int(world.metrics.snapshot().get(name, 0))
 

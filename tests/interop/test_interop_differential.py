@@ -44,7 +44,7 @@ def played(root: Path, release: str, script: tuple[Step, ...]) -> History:
             for side, states in zip((theirs, ours), found[-1][1:]):
                 for name, state in states.items():
                     shown = {key: [value, seq] for key, value, seq, *_ in peer.rows_of(path=side.path(name), merging=True)}
-                    assert shown == state["rows"], (name, step)
+                    assert shown == state["rows"], (name, script)
             ours.close()
             return found
     except NotInstalled as error:

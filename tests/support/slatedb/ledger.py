@@ -10,7 +10,7 @@ order. A change whose outcome is not known may be shown or not.
 
 from collections.abc import Mapping
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 MERGED = "merged "  # how the names of merged keys begin; each operand ends with END, and occurs once
 END = ";"
@@ -46,9 +46,12 @@ class Ledger:
         with self._lock:
             places: dict[str, int] = {}
             for key, value in changes.items():
-                of: list[Any] = (self._operands if key.startswith(MERGED) else self._tried).setdefault(key, [])
-                of.append(value)
-                places[key] = len(of) - 1
+                if key.startswith(MERGED):
+                    self._operands.setdefault(key, []).append(value or "")
+                    places[key] = len(self._operands[key]) - 1
+                else:
+                    self._tried.setdefault(key, []).append(value)
+                    places[key] = len(self._tried[key]) - 1
             return places
 
     def acknowledged(self, places: Mapping[str, int]) -> None:
