@@ -17,7 +17,7 @@ END = ";"
 
 
 class Known(NamedTuple):
-    """What a read must at least show: for each key the position of a change, and how many acknowledged operands."""
+    """The least that a read must show: for each key the position of a change, and how many acknowledged operands."""
 
     changes: dict[str, int]
     operands: dict[str, int]
