@@ -35,6 +35,7 @@ def write(*pairs: tuple[str, str]) -> Step:
 
 WRITTEN: tuple[Step, ...] = (write(("a", "1"), ("b", "1")), ("flush",), write(("b", "2"), ("c", "2")), ("flush",))
 PART: tuple[Step, ...] = (*WRITTEN, ("project", "part0", None, "b"))
+EMPTY: tuple[Step, ...] = (*WRITTEN, ("project", "part0", "x", None))
 UNION: tuple[Step, ...] = (*PART, ("project", "part1", "b", None),
                            ("union", "union0", ("part0", None, "b"), ("part1", "b", None)))
 
@@ -70,6 +71,14 @@ def start_of_part(_: Step, state: State, whose: str) -> None:
     if state["name"].startswith("part"):
         state |= dict.fromkeys(("writer_epoch", "compactor_epoch", "replay_after_wal_id", "wal_id_last_seen",
                                 "last_compacted_l0_view_id"), 0)
+
+
+def entry_of_empty_part(step: Step, state: State, whose: str) -> None:
+    if step == EMPTY[-1]:
+        state["external_dbs"] = []
+        if whose == THEIRS and state["name"] == "db":
+            state["manifests"] -= 1
+            state["checkpoints"] = [one for one in state["checkpoints"] if one["lasts"] != "never"]
 
 
 def version_of_part(_: Step, state: State, whose: str) -> None:
@@ -196,6 +205,7 @@ DECIDED = (
                (*WRITTEN, ("project", "part0", "b", None))),
     Difference("the views of a projection (D18)", "have the ids that they have in the source", "have ids of their own",
                views_of_part, PART),
+    Difference("a projection without an SST", "pins its source", "has no parent", entry_of_empty_part, EMPTY),
     Difference("a projection or union of V1 manifests", "V1", "V2: V1 has no place for ids of views",
                version_of_part, PART, ("0.15.0",)),
     Difference("the views of a union (D18)", "those of its parts, with the same ids", "merged, with ids of their own",

@@ -7,6 +7,7 @@ from tests.support.slatedb.sides import Step
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 STEPS = 14
+FIRST = "first"  # a key that is never deleted, so that no compaction and no projection is empty
 
 
 class Script:
@@ -27,7 +28,7 @@ class Script:
     def write(self) -> None:
         batch: Batch = []
         if not self.number:
-            batch.append(["put", "first", ""])  # so that no compaction is without a result
+            batch.append(["put", FIRST, ""])
         for key in self.random.sample("abcdefgh", self.random.randrange(1, 5)):
             self.number += 1
             batch.append(["delete", key] if self.random.random() < 0.25 else ["put", key, f"value {self.number}"])
@@ -80,8 +81,8 @@ class Script:
     def project(self) -> None:
         if self.unflushed:
             self.flush()  # what only the WAL has is in no projection, so ours refuses it
-        start, end = sorted(self.random.sample("abcdefgh", 2))
-        self.steps.append(("project", f"part{self.clones}", self.random.choice((None, start)), self.random.choice((None, end))))
+        start, end = self.random.choice((None, *"abcdef")), self.random.choice((None, *"gh"))  # around FIRST
+        self.steps.append(("project", f"part{self.clones}", start, end))
         self.clones += 1
 
     def reopen(self) -> None:
