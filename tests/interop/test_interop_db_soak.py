@@ -56,7 +56,7 @@ from tests.support.slatedb.releases import NEWEST
 from tests.support.slatedb.together import REFUSED, Together, credentials, seconds, seed
 
 pytestmark = pytest.mark.interop
-SOAK_S, SEED = seconds(45), seed()
+SOAK_S, SEED = seconds(60), seed()
 OLDER = "0.15.0"
 THEIRS = {"A": NEWEST, "B": OLDER, "G": NEWEST, "R": NEWEST, "S": OLDER, "K": NEWEST, "U": NEWEST}
 WRITERS = ("A", "B")
@@ -112,6 +112,7 @@ class Soak(Together):
         self.held: dict[str, dict[str, str] | None] = {}
         self.clones: dict[str, Clone] = {}
         self.live: dict[str, str] = {}
+        self.turn_ends_s = 0.0  # until then most writers leave the database to the one that has opened it last
         self.instances: dict[str, int] = dict.fromkeys(ROLES, 0)
 
     def run(self, seconds: float) -> None:
@@ -139,16 +140,25 @@ class Soak(Together):
 
     # --- writers
 
+    def waits_for_turn(self, random: Random) -> None:
+        """Leave the last writer some time, so that a slow one is not always fenced before it has written; but not each time."""
+        self.pause(random, 0, 1)
+        if random.random() < 0.7:
+            self.over.wait(max(0.0, self.turn_ends_s - time.monotonic()))
+
+    def begins_turn(self, random: Random) -> None:
+        self.turn_ends_s = time.monotonic() + random.uniform(0.5, 4)
+
     def write_theirs(self, name: str, random: Random) -> None:
         """Open, and write until it is fenced or has enough; then the others may have it for a while."""
         client, batches = self.scene.clients[name], Batches(name, random)
         while not self.over.is_set():
+            self.waits_for_turn(random)
             self.count(f"sessions of {THEIRS[name]}", lambda: self.session_of(client, name, batches, random))
             try:
                 client.close()
             except PeerError:
                 pass  # it was not open, or ends as it should
-            self.pause(random, 0, 6)
 
     def session_of(self, client: Client, name: str, batches: Batches, random: Random) -> None:
         before = self.ledger.known()
@@ -157,6 +167,7 @@ class Soak(Together):
             settings |= compacting(THEIRS[name]) | QUICK
         client.open(**AT, settings=settings, merging=True)
         self.counts[f"openings of {THEIRS[name]}"] += 1
+        self.begins_turn(random)
         for _ in range(random.randrange(5, 60)):
             if self.over.is_set():
                 break
@@ -177,8 +188,8 @@ class Soak(Together):
     def write_ours(self, random: Random) -> None:
         batches = Batches("ours", random)
         while not self.over.is_set():
+            self.waits_for_turn(random)
             self.count("our sessions", lambda: asyncio.run(self.our_session(batches, random)))
-            self.pause(random, 0, 3)
 
     async def our_session(self, batches: Batches, random: Random) -> None:
         before = self.ledger.known()
@@ -186,6 +197,7 @@ class Soak(Together):
                           replay_flush=random.choice((None, None, 1, 3)), built=Built(least_filtered=random.choice((1, 1000))))
         db = await Db.open(self.new_world("writer"), "db", options)
         self.counts["our openings"] += 1
+        self.begins_turn(random)
         try:
             for _ in range(random.randrange(5, 60)):
                 if self.over.is_set():
