@@ -327,7 +327,7 @@ class Soak(Together):
                     self.held[name] = None
                 elif what < 0.6:
                     asyncio.run(checkpoints.refresh(manifests, random.choice(held), HOUR_MS))
-                else:
+                elif len(held) > 1:  # one is read back at the end
                     name = random.choice(held)
                     del self.held[name]
                     asyncio.run(checkpoints.delete(manifests, name))
@@ -373,7 +373,7 @@ class Soak(Together):
         while not self.pause(random, 0.1, 1):
             world = self.new_world("reader")
             try:
-                if self.held and random.random() < 0.4:
+                if self.held and random.random() < 0.6:
                     name = random.choice(list(self.held))
                     self.read_checkpoint(name, lambda name=name, world=world: asyncio.run(
                         self.checkpoint_here(world, name)), "ours")
@@ -415,7 +415,7 @@ class Soak(Together):
             if not before.changes:
                 continue
             source = random.choice([None, *self.held])
-            if random.random() < 0.5:
+            if number % 2:
                 words = self.new_world("cloner"), ["db", path], source, False, False
                 made = self.count("clones by ours", partial(run, cloned, *words))
             else:
