@@ -32,6 +32,7 @@ from bench.pages.protocol import ROOT, instances_of, page_data, stems
 from bench.pages.reference import reference
 from highwater.cli.dst import zoo
 from highwater.cli.trace import damaged
+from tests.support.slatedb import decided
 
 
 def min_age() -> str:
@@ -68,6 +69,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "database": ("README.md", readme.database),
     "cost": ("docs/operating/cost.md", readme.cost),
     "min_age": ("docs/operating/boundary-files.md", min_age),
+    "decided": ("docs/operating/database.md", decided.table),
     "profiles": ("docs/operating/store-profiles.md", profiles.profiles),
     "differences": ("docs/operating/store-profiles.md", profiles.differences),
     "columns": ("docs/simulation/campaigns.md", queries.columns),

@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Timer
 
@@ -394,6 +395,34 @@ def test_finding_0_15_forgets_the_last_compacted_view(newest, database):
         older.open(path=database.path)
         latest = max(database.files("manifest").items())[1]
         assert latest[1] == 1 and ManifestCodec().decode(latest).last_compacted_l0_view_id is None
+
+
+def test_finding_a_reader_of_0_15_brings_compacted_ssts_back(newest, database):
+    """docs/operating/findings.md: what is forgotten above is what an open writer trims its L0 by. Its next flush lists the
+    SSTs again that are compacted, and their merge operands count twice."""
+    at_once = {"manifest_poll_interval": "600s", "compactor_options.scheduler_options": {
+        "min_compaction_sources": "2", "max_compaction_sources": "8"}}
+    newest.open(path=database.path, settings=compacting(NEWEST) | at_once, merging=True)
+    for operand in "12":
+        newest.write(batch=[["merge", "m", operand]])
+        newest.flush()
+    wait_for(lambda: ManifestCodec().decode(max(database.files("manifest").items())[1]).compacted)
+    assert newest.all() == {"m": "12"}
+    for older in started("0.15.0"):
+        assert older.read(path=database.path, merging=True) == {"m": "12"}
+    newest.put(x="1")
+    newest.flush()
+    assert newest.all() == newest.read(path=database.path, merging=True) == {"m": "1122", "x": "1"}
+    latest = ManifestCodec().decode(max(database.files("manifest").items())[1])
+    assert len(latest.l0) == 3 and len(latest.compacted) == 1
+
+
+def wait_for(holds: Callable[[], object]) -> None:
+    for _ in range(200):
+        if holds():
+            return
+        time.sleep(0.05)
+    pytest.fail("it does not come")
 
 
 def test_it_refuses_what_we_refuse(newest, database):

@@ -10,9 +10,7 @@ SSTs and WAL objects have no boundary, only an age (DATA_MIN_AGE_MS) that everyt
 """
 
 import asyncio
-import os
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -25,20 +23,16 @@ from highwater.admin.clone import cloned
 from highwater.admin.destroy import destroyed
 from highwater.admin.detach import detached
 from highwater.admin.several import stores_of_all
-from highwater.impl.errors import StoreError
 from highwater.impl.protocols import checkpoints
-from highwater.impl.stores.s3 import S3Store, connect
-from highwater.impl.stores.system import Ulids, system_world
 from highwater.impl.world import World
 from tests.interop.test_interop_traffic import refined
 from tests.support.slatedb.client import PeerError, compacting
-from tests.support.slatedb.recorded import BUCKET, KEY, SECRET, URL, Scene, recorded
+from tests.support.slatedb.recorded import URL, Scene, recorded
 from tests.support.slatedb.releases import NEWEST
-from tests.support.slatedb.together import Together
+from tests.support.slatedb.together import Together, credentials, seconds, seed
 
 pytestmark = pytest.mark.interop
-SOAK_S = float(os.environ.get("HIGHWATER_SOAK_S", 45))
-SEED = int(os.environ.get("HIGHWATER_SOAK_SEED", 1))
+SOAK_S, SEED = seconds(45), seed()
 DATA_MIN_AGE_MS, LEASE_S = 12_000, 10
 OURS = ("cloner", "detacher", "destroyer", "collector")
 RULES = ("PUT */manifest/*", "GET */manifest/*", "LIST */manifest*", "PUT */compactions/*", "PUT */gc/*", "PUT */wal/*",
@@ -49,37 +43,18 @@ class Soak(Together):
     """`flushed`: the rows in the SSTs of the database; `clones`: the rows that each clone must show, whoever has made it."""
 
     def __init__(self, scene: Scene, seed: int):
-        super().__init__(scene)
-        self.seed = seed
+        super().__init__(scene, seed)
         self.tried: dict[str, str] = {}
         self.flushed: dict[str, str] = {}
         self.clones: dict[str, dict[str, str]] = {}
-        self.counts: Counter[str] = Counter()
 
     def run(self, seconds: float) -> None:
-        work = (self.write, self.clone_theirs, self.clone_ours, self.use, self.detach, self.destroy, self.collect_ours,
-                self.collect_theirs, self.read, self.hold)
-        self.side_by_side([partial(one, Random(f"{self.seed} {one.__name__}")) for one in work], seconds)
-
-    def world(self, name: str) -> World:
-        return system_world(S3Store(connect(self.scene.session.urls[name]), BUCKET, ids=Ulids()))
-
-    def count(self, what: str, work: Callable[[], Any]) -> bool:
-        """Say whether a call succeeded. What a client refuses is counted, and is no error here."""
-        try:
-            work()
-        except (PeerError, StoreError, ValueError) as error:
-            self.counts[f"{what}: {type(error).__name__}: {str(error)[:60]}"] += 1
-            return False
-        self.counts[what] += 1
-        return True
+        self.side_by_side((self.write, self.clone_theirs, self.clone_ours, self.use, self.detach, self.destroy,
+                           self.collect_ours, self.collect_theirs, self.read, self.hold), seconds)
 
     @staticmethod
     def ours(verb: Callable[..., Any], *words: Any) -> None:
         asyncio.run(verb(*words))
-
-    def pause(self, random: Random, longest_s: float) -> bool:
-        return self.over.wait(random.uniform(0.1, longest_s))
 
     # --- the database
 
@@ -94,7 +69,7 @@ class Soak(Together):
                 self.scene.A.put(**batch)
                 self.scene.A.flush()
                 self.flushed |= batch
-                if self.pause(random, 0.5):
+                if self.pause(random, 0.1, 0.5):
                     break
             self.scene.A.close()
 
@@ -109,7 +84,7 @@ class Soak(Together):
 
     def clone(self, whose: str, random: Random, made: Callable[[str], Any]) -> None:
         number = 0
-        while not self.pause(random, 6):
+        while not self.pause(random, 0.1, 6):
             path, before = f"{whose}{number}", dict(self.flushed)
             number += 1
             if before and self.count(f"clones of {whose}", partial(made, path)):
@@ -118,7 +93,7 @@ class Soak(Together):
     def use(self, random: Random) -> None:
         """Open a clone, and write until it is compacted or nearly so."""
         number = 0
-        while not self.pause(random, 1):
+        while not self.pause(random, 0.1, 1):
             path = self.any_of(random)
             opens = partial(self.scene.U.open, path=path, url=URL, settings=compacting(NEWEST))
             if not path or not self.count("clones opened", opens):
@@ -142,13 +117,13 @@ class Soak(Together):
 
     def detach(self, random: Random) -> None:
         world = self.world("detacher")
-        while not self.pause(random, 2):
+        while not self.pause(random, 0.1, 2):
             if path := self.any_of(random):
                 self.count("detaches", partial(self.ours, detached, world, path, False, False))
 
     def destroy(self, random: Random) -> None:
         world = self.world("destroyer")
-        while not self.pause(random, 15):
+        while not self.pause(random, 0.1, 15):
             if path := self.any_of(random):
                 del self.clones[path]
                 self.count("clones destroyed", partial(self.ours, destroyed, world, path, "hard", 0, False))
@@ -157,7 +132,7 @@ class Soak(Together):
 
     def collect_ours(self, random: Random) -> None:
         world = self.world("collector")
-        while not self.pause(random, 2):
+        while not self.pause(random, 0.1, 2):
             path = random.choice(("db", self.any_of(random) or "db"))
             self.count("our rounds", partial(self.ours, self.collect, world, path))
 
@@ -172,12 +147,12 @@ class Soak(Together):
             row[0].startswith("compacted/") for row in rows)
 
     def collect_theirs(self, random: Random) -> None:
-        while not self.pause(random, 2):
+        while not self.pause(random, 0.1, 2):
             self.count("their rounds", lambda: self.scene.G.collect(
                 path=random.choice(("db", "db", *self.clones)), url=URL, data_min_age_ms=DATA_MIN_AGE_MS))
 
     def read(self, random: Random) -> None:
-        while not self.pause(random, 1):
+        while not self.pause(random, 0.1, 1):
             if path := self.any_of(random):
                 self.read_one(path)
 
@@ -195,20 +170,17 @@ class Soak(Together):
 
     def hold(self, random: Random) -> None:
         clients = ("A", "K", "U", "G", *OURS)  # a reader that is held may take longer than its lease
-        while not self.over.is_set():
-            rules = [f"{random.choice(('hold', 'hold-reply', 'delay 300', 'delay-reply 300'))} {random.choice(RULES)} "
-                     f"client={random.choice(clients)} every={random.randrange(1, 4)}" for _ in range(random.randrange(1, 9))]
-            self.scene.rules("\n".join(rules))
-            self.over.wait(random.uniform(0.2, 4))
-            self.scene.rules("")
-            self.over.wait(random.uniform(0, 1))
+
+        def rules() -> tuple[list[str], float]:
+            return [f"{random.choice(('hold', 'hold-reply', 'delay 300', 'delay-reply 300'))} {random.choice(RULES)} "
+                    f"client={random.choice(clients)} every={random.randrange(1, 4)}"
+                    for _ in range(random.randrange(1, 9))], random.uniform(0.2, 4)
+
+        self.disturb(rules, random, 1)
 
 
 def test_a_clone_keeps_its_rows(tmp_path, monkeypatch):
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    credentials(monkeypatch)
     with recorded(tmp_path / "log", others=OURS, limit_s=SOAK_S + 600, A=NEWEST, K=NEWEST, U=NEWEST, G=NEWEST,
                   R=NEWEST) as scene:
         soak = Soak(scene, SEED)
@@ -216,9 +188,7 @@ def test_a_clone_keeps_its_rows(tmp_path, monkeypatch):
         for path in soak.clones:
             soak.read_one(path)
         found = scene.R.read(path="db", url=URL)
-    print(f"\nseed {SEED}, {SOAK_S:g} s: {len(scene.session.requests):,} requests, {len(soak.flushed):,} rows;",
-          f"held or delayed: {sum(bool(one.rule) for one in scene.session.requests):,};", len(soak.clones), "clones left;",
-          dict(soak.counts))
+    print(soak.summary(SOAK_S), f"{len(soak.flushed):,} rows;", len(soak.clones), "clones left;", dict(soak.counts))
     assert soak.flushed == {key: found.get(key) for key in soak.flushed}
     for what in ("clones of ours", "clones of theirs", "clones read", "rows put into clones", "detaches", "our rounds",
                  "their rounds", "SSTs deleted in the database"):

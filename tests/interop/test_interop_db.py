@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from highwater.admin import gc_data
+from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.sequences import Entry, decode
 from highwater.impl.db.compression import NAMES
 from highwater.impl.db.db import Db, Options
@@ -100,6 +102,24 @@ def test_they_take_the_database_from_each_other(release, peer, database, begins)
                 peer.close()
             except PeerError:
                 pass
+
+
+def test_our_collector_drops_the_checkpoint_of_a_writer_that_a_release_has_fenced(release, peer, database):
+    """The release keeps it as any other one. It goes with the manifest that only it has kept, and the release goes on."""
+    def owners() -> list[int | None]:
+        return [one.writer_epoch for one in ManifestCodec().decode(max(database.files("manifest").items())[1]).checkpoints]
+
+    ours(database, release, lambda db: written(db, "o"))
+    kept = max(database.files("manifest"))
+    assert owners() == [1]
+    theirs(peer, database, release, "t")
+    assert owners() == [1] and kept in database.files("manifest")
+    before = peer.rows()
+    asyncio.run(gc_data.collected(database.world, database.name, 0))
+    assert owners() == [] and kept not in database.files("manifest")
+    peer.put(more="1")
+    peer.flush()
+    assert [row for row in peer.rows() if row[0] != "more"] == before
 
 
 @pytest.mark.parametrize("codec", NAMES)

@@ -12,9 +12,7 @@ writers out. WAL objects and SSTs have no boundary, only an age (DATA_MIN_AGE_MS
 """
 
 import asyncio
-import os
 import time
-from collections import Counter
 from random import Random
 
 import pytest
@@ -28,18 +26,15 @@ from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing
 from highwater.impl.protocols.db_reader import Options
 from highwater.impl.protocols.db_reader_view import NotReadable
-from highwater.impl.stores.s3 import S3Store, connect
-from highwater.impl.stores.system import Ulids, system_world
 from highwater.impl.world import World
 from tests.interop.test_interop_traffic import refined
 from tests.support.slatedb.client import PeerError, compacting
-from tests.support.slatedb.recorded import BUCKET, KEY, SECRET, URL, Scene, recorded
+from tests.support.slatedb.recorded import URL, Scene, recorded
 from tests.support.slatedb.releases import NEWEST
-from tests.support.slatedb.together import Together
+from tests.support.slatedb.together import Together, credentials, seconds, seed
 
 pytestmark = pytest.mark.interop
-SOAK_S = float(os.environ.get("HIGHWATER_SOAK_S", 60))
-SEED = int(os.environ.get("HIGHWATER_SOAK_SEED", 1))
+SOAK_S, SEED = seconds(60), seed()
 DATA_MIN_AGE_MS, HOUR_MS = 30_000, 3_600_000
 MOST_SNAPSHOTS = 3
 AT = {"path": "db", "url": URL}
@@ -54,23 +49,18 @@ class Soak(Together):
     """`acked`, and `tried`: key -> value."""
 
     def __init__(self, scene: Scene, seed: int):
-        super().__init__(scene)
-        self.seed = seed
+        super().__init__(scene, seed)
         self.acked: dict[str, str] = {}
         self.tried: dict[str, str] = {}
         self.held: dict[str, None] = {}  # our checkpoints, from when they are taken until before they are deleted
-        self.counts: Counter[str] = Counter()
 
     def run(self, seconds: float) -> None:
-        self.side_by_side([lambda: self.write("A"), lambda: self.write("B"), self.collect_theirs, self.collect_ours,
-                           self.operate, self.read, self.read_ours, self.hold], seconds)
+        self.side_by_side([lambda random: self.write("A", random), lambda random: self.write("B", random), self.collect_theirs,
+                           self.collect_ours, self.operate, self.read, self.read_ours, self.hold], seconds)
 
-    def world(self, name: str) -> World:
-        return system_world(S3Store(connect(self.scene.session.urls[name]), BUCKET, ids=Ulids()))
-
-    def write(self, name: str) -> None:
+    def write(self, name: str, random: Random) -> None:
         """Opens, and writes until it is fenced or has enough; then the other may have it for a while."""
-        random, client, number = Random(f"{self.seed} {name}"), self.scene.clients[name], 0
+        client, number = self.scene.clients[name], 0
         while not self.over.is_set():
             try:
                 client.open(**AT, settings=compacting(NEWEST))
@@ -95,8 +85,7 @@ class Soak(Together):
                     pass  # it was not open, or ends as it should
             self.over.wait(random.uniform(0, 2))
 
-    def collect_theirs(self) -> None:
-        random = Random(f"{self.seed} G")
+    def collect_theirs(self, random: Random) -> None:
         while not self.over.wait(random.uniform(0.2, 1.5)):
             try:
                 if random.random() < 0.3:
@@ -106,8 +95,7 @@ class Soak(Together):
             except PeerError as error:
                 self.counts[f"collector: {error}"] += 1
 
-    def collect_ours(self) -> None:
-        random = Random(f"{self.seed} ours")
+    def collect_ours(self, random: Random) -> None:
         world = self.world("ours")
         stores = stores_of(world, "db")
         while not self.over.wait(random.uniform(0.2, 1.5)):
@@ -130,8 +118,7 @@ class Soak(Together):
         except (StoreError, ValueError) as error:  # ValueError: there is no database yet
             self.counts[f"ours, data: {type(error).__name__}"] += 1
 
-    def operate(self) -> None:
-        random = Random(f"{self.seed} operator")
+    def operate(self, random: Random) -> None:
         manifests = stores_of(self.world("operator"), "db")["manifest"]
         while not self.over.wait(random.uniform(0.1, 1)):
             held, what = list(self.held), random.random()
@@ -153,9 +140,8 @@ class Soak(Together):
             except StoreError as error:
                 self.counts[f"operator: {type(error).__name__}"] += 1
 
-    def read(self) -> None:
+    def read(self, random: Random) -> None:
         """Read what is held. It can be read, and shows nothing that nobody has written."""
-        random = Random(f"{self.seed} R")
         while not self.over.wait(random.uniform(0.5, 2)):
             if held := list(self.held):
                 self.read_one(random.choice(held))
@@ -169,8 +155,7 @@ class Soak(Together):
         assert all(self.tried[key] == value for key, value in found.items() if not key.startswith("latest"))
         self.counts["our checkpoints read"] += 1
 
-    def read_ours(self) -> None:
-        random = Random(f"{self.seed} reader")
+    def read_ours(self, random: Random) -> None:
         while not self.over.wait(random.uniform(0.1, 1)):
             try:
                 asyncio.run(self.follow(random))
@@ -219,26 +204,20 @@ class Soak(Together):
             else:
                 assert self.tried[key] == value
 
-    def hold(self) -> None:
+    def hold(self, random: Random) -> None:
         """Others each time: a few of the metadata's for up to 6 s, of the data's for up to 2."""
-        random = Random(f"{self.seed} rules")
-        while not self.over.is_set():
+        def rules() -> tuple[list[str], float]:
             long = random.random() < 0.2
-            rules = [f"{random.choice(('hold', 'hold', 'hold-reply', 'delay 300', 'delay-reply 300'))} "
-                     f"{random.choice(METADATA if long else METADATA + DATA)} client={random.choice(CLIENTS)} "
-                     f"every={random.randrange(1, 5)}" for _ in range(random.randrange(1, 4))]
-            self.scene.rules("\n".join(rules))
-            self.counts["rules"] += len(rules)
-            self.over.wait(random.uniform(2, 6) if long else random.uniform(0.2, 2))
-            self.scene.rules("")
-            self.over.wait(random.uniform(0, 0.5))
+            made = [f"{random.choice(('hold', 'hold', 'hold-reply', 'delay 300', 'delay-reply 300'))} "
+                    f"{random.choice(METADATA if long else METADATA + DATA)} client={random.choice(CLIENTS)} "
+                    f"every={random.randrange(1, 5)}" for _ in range(random.randrange(1, 4))]
+            return made, random.uniform(2, 6) if long else random.uniform(0.2, 2)
+
+        self.disturb(rules, random, 0.5)
 
 
 def test_no_acknowledged_key_is_lost(tmp_path, monkeypatch):
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    credentials(monkeypatch)
     with recorded(tmp_path / "log", others=OURS, limit_s=SOAK_S + 600, A=NEWEST, B=NEWEST, G=NEWEST,
                   R=NEWEST) as scene:
         soak = Soak(scene, SEED)
@@ -247,8 +226,7 @@ def test_no_acknowledged_key_is_lost(tmp_path, monkeypatch):
             soak.read_one(name)
         found = scene.G.read(**AT)
         left = {folder: len(scene.ids(folder)) for folder in ("manifest", "compactions", "wal")}
-    print(f"\nseed {SEED}, {SOAK_S:g} s: {len(scene.session.requests):,} requests, {len(soak.acked):,} keys acknowledged;",
-          f"held or delayed: {sum(bool(one.rule) for one in scene.session.requests):,};", dict(soak.counts), "left:", left)
+    print(soak.summary(SOAK_S), f"{len(soak.acked):,} keys acknowledged;", dict(soak.counts), "left:", left)
     lost = {key for key in soak.acked.keys() - found.keys() if not key.startswith("latest")}
     assert not lost, sorted(lost)
     for key, value in found.items():

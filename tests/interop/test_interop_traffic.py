@@ -32,7 +32,11 @@ def check(log: Path, *options: str) -> tuple[int, str]:
 
 def refines(log: Path, *options: str) -> dict[str, int]:
     """Check that a log refines the models; return the number of steps of each action."""
-    code, text = check(log, *options)
+    return steps_of(*check(log, *options))
+
+
+def steps_of(code: int, text: str) -> dict[str, int]:
+    """Return the number of steps of each action, as a check of a log has told it: the log must refine the models."""
     assert code == 0, text
     assert "of kinds that no mapping knows" not in text, text
     return {name: int(many.replace(",", "")) for many, name in
@@ -44,7 +48,7 @@ def refined(log: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     has the schedule. Then everything else of the log is checked."""
     code, text = check(log)
     if code == 0 or "OnlyOwnIsAdded is broken" not in text:
-        return refines(log)
+        return steps_of(code, text)
     assert re.search(LISTED_TWICE, text), text
     print("0.17.0 listed a checkpoint twice")
     monkeypatch.setattr(slatedb_files, "again", lambda before, after: set())

@@ -104,9 +104,11 @@ class Peer:
     async def all(self):
         return await everything(self.db)
 
-    async def read(self, path, url="file:///", checkpoint=None):
+    async def read(self, path, url="file:///", checkpoint=None, merging=False):
         """Everything that a reader of its own sees."""
         builder = s.DbReaderBuilder(path, s.ObjectStore.resolve(url))
+        if merging:
+            builder.with_merge_operator(Joined())
         if checkpoint and hasattr(builder, "with_reader_mode"):
             builder.with_reader_mode(s.ReaderMode.CHECKPOINT(checkpoint))
         elif checkpoint:
@@ -126,6 +128,13 @@ class Peer:
         self.reader = await builder.build()
         self.rows = await self.reader.scan(s.KeyRange(start=None, start_inclusive=True, end=None, end_inclusive=False))
         return (await self.rows.next()).key.decode()
+
+    async def begin_reader(self, path, url="file:///", lifetime_ms=60_000):
+        """A reader that is never closed: its checkpoint stays until its lease ends."""
+        builder = s.DbReaderBuilder(path, s.ObjectStore.resolve(url))
+        builder.with_options(s.ReaderOptions(manifest_poll_interval_ms=lifetime_ms // 3, checkpoint_lifetime_ms=lifetime_ms,
+                                             max_memtable_bytes=1 << 26, skip_wal_replay=False))
+        self.reader = await builder.build()
 
     async def end_scan(self):
         """The other keys of the scan."""
@@ -149,6 +158,12 @@ class Peer:
     async def second_of(self, path, seq, url="file:///", round_up=False):
         """The second in which a number was written, by the manifest's sequence tracker."""
         return await self._admin(path, url).get_timestamp_for_sequence(seq, round_up)
+
+    async def submit(self, path, l0, runs, destination, url="file:///"):
+        """Submit a compaction of these views of L0 and these runs, which a compactor then picks up."""
+        sources = [*(s.SourceId.SST_VIEW(one) for one in l0), *(s.SourceId.SORTED_RUN(one) for one in runs)]
+        spec = s.CompactionSpec.TIERED(segment=b"", sources=sources, destination=destination)
+        await self._admin(path, url).submit_compaction(spec)
 
     async def checkpoint(self, path, url="file:///", lifetime_ms=None, name=None, source=None):
         options = s.CheckpointOptions(lifetime_ms=lifetime_ms, source=source, name=name)

@@ -1,35 +1,107 @@
-"""Threads that use one recorded scene until a time is over, or one of them raises."""
+"""Threads that use one recorded scene until a time is over, or one of them raises. The soak tests share this."""
 
+import os
+import re
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
 
-from tests.support.slatedb.recorded import Scene
+import pytest
 
-ENDS_S = 300
+from highwater.impl.errors import StoreError
+from highwater.impl.stores.s3 import S3Store, connect
+from highwater.impl.stores.system import Ulids, system_world
+from highwater.impl.world import World
+from tests.support.slatedb.client import PeerError
+from tests.support.slatedb.recorded import BUCKET, KEY, SECRET, Scene
+
+ENDS_S = 120
+REFUSED = (PeerError, StoreError, ValueError)  # what a client of either side may be told, and then goes on
+Work = Callable[[Random], None]
+
+
+def seconds(usual: float) -> float:
+    """Return how long a soak runs: HIGHWATER_SOAK_S, or what is usual for it."""
+    return float(os.environ.get("HIGHWATER_SOAK_S", usual))
+
+
+def seed() -> int:
+    return int(os.environ.get("HIGHWATER_SOAK_SEED", 1))
+
+
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let our clients find the server's credentials where every S3 client looks for them."""
+    for name, value in (("AWS_ACCESS_KEY_ID", KEY), ("AWS_SECRET_ACCESS_KEY", SECRET), ("AWS_REGION", "us-east-1"),
+                        ("AWS_DEFAULT_REGION", "us-east-1")):
+        monkeypatch.setenv(name, value)
 
 
 class Together:
-    """`over` is set when the time is over; each thread looks at it."""
+    """`over` is set when the time is over; each thread looks at it. `counts`: what happened, and how often."""
 
-    def __init__(self, scene: Scene):
-        self.scene, self.over = scene, threading.Event()
+    def __init__(self, scene: Scene, seed: int):
+        self.scene, self.seed, self.over = scene, seed, threading.Event()
+        self.counts: Counter[str] = Counter()
         self._errors: list[BaseException] = []
 
-    def side_by_side(self, work: Sequence[Callable[[], None]], seconds: float) -> None:
-        """Raises AssertionError with what the threads have raised, or if one does not end."""
-        threads = [threading.Thread(target=self._kept, args=(one,), daemon=True) for one in work]
+    def side_by_side(self, work: Sequence[Work], seconds: float) -> None:
+        """Run each work in a thread, with random numbers of its own.
+
+        Raises AssertionError with what the threads have raised, or if one does not end."""
+        threads = [threading.Thread(target=self._kept, args=(one, Random(f"{self.seed} {number}")), daemon=True,
+                                    name=f"work {number}") for number, one in enumerate(work)]
         for thread in threads:
             thread.start()
         self.over.wait(seconds)
         self.over.set()
         self.scene.rules("")
+        end_s = time.monotonic() + ENDS_S
         for thread in threads:
-            thread.join(ENDS_S)
-        assert not self._errors and not any(thread.is_alive() for thread in threads), self._errors
+            thread.join(max(0.0, end_s - time.monotonic()))
+        assert not self._errors, self._errors
+        assert not (stuck := [thread.name for thread in threads if thread.is_alive()]), f"these do not end: {stuck}"
 
-    def _kept(self, work: Callable[[], None]) -> None:
+    def _kept(self, work: Work, random: Random) -> None:
         try:
-            work()
+            work(random)
         except BaseException as error:
             self._errors.append(error)
             self.over.set()
+
+    def world(self, name: str) -> World:
+        """Return the world of a client of ours that has this port of the recorder."""
+        return system_world(S3Store(connect(self.scene.session.urls[name]), BUCKET, ids=Ulids()))
+
+    def pause(self, random: Random, least_s: float, most_s: float) -> bool:
+        """Wait for a while. Return whether the time is over."""
+        return self.over.wait(random.uniform(least_s, most_s))
+
+    def count(self, what: str, work: Callable[[], Any]) -> bool:
+        """Say whether a call succeeded. What a client refuses is counted, and is no error here."""
+        try:
+            work()
+        except REFUSED as error:
+            text = re.sub(r"[-0-9a-f]{36}|\d+", "..", f"{type(error).__name__}: {error}")
+            self.counts[f"{what}: {text[:70]}"] += 1
+            return False
+        self.counts[what] += 1
+        return True
+
+    def disturb(self, rules: Callable[[], tuple[list[str], float]], random: Random, rest_s: float) -> None:
+        """Put rules of the recorder in force, for as long as `rules` says, and rest before the next ones."""
+        while not self.over.is_set():
+            made, during_s = rules()
+            self.scene.rules("\n".join(made))
+            self.counts["rules"] += len(made)
+            self.over.wait(during_s)
+            self.scene.rules("")
+            self.over.wait(random.uniform(0, rest_s))
+
+    def summary(self, seconds: float) -> str:
+        rules = [one.rule.split()[0] for one in self.scene.session.requests if one.rule]
+        lost = sum(rule in ("lose", "drop", "late", "fail", "fail-reply") for rule in rules)
+        return (f"\nseed {self.seed}, {seconds:g} s: {len(self.scene.session.requests):,} requests, "
+                f"{len(rules) - lost:,} held or delayed, {lost:,} lost or failed;")
