@@ -42,10 +42,6 @@ UNION: tuple[Step, ...] = (*PART, ("project", "part1", "b", None),
 
 # --- what each takes out
 
-def tracker(_: Step, state: State, whose: str) -> None:
-    state["sequence_tracker"] = ""
-
-
 def checkpoint_of_writer(_: Step, state: State, whose: str) -> None:
     state["checkpoints"] = [one for one in state["checkpoints"] if one["writer_epoch"] is None]
     state["files"]["manifests of writers"] = 0
@@ -70,7 +66,7 @@ def epoch_of_clone(_: Step, state: State, whose: str) -> None:
 def start_of_part(_: Step, state: State, whose: str) -> None:
     if state["name"].startswith("part"):
         state |= dict.fromkeys(("writer_epoch", "compactor_epoch", "replay_after_wal_id", "wal_id_last_seen",
-                                "last_compacted_l0_view_id"), 0)
+                                "last_compacted_l0_view_id", "sequence_tracker"), 0)
 
 
 def entry_of_empty_part(step: Step, state: State, whose: str) -> None:
@@ -187,8 +183,6 @@ def sst_of_an_attempt(step: Step, state: State, whose: str) -> None:
 
 
 DECIDED = (
-    Difference("the sequence tracker", "written: which number was the latest at which second",
-               "not written; one that is there is kept", tracker, WRITTEN),
     Difference("the writer's own checkpoint (D11)", "none", "keeps the manifest that the writer has put last",
                checkpoint_of_writer, WRITTEN),
     Difference("the length of an SST's statistics", "a FlatBuffer with other padding", "the same content, in fewer bytes",
@@ -199,7 +193,8 @@ DECIDED = (
                (("write", [["merge", "m", "1"]]), ("write", [["merge", "m", "2"]]), ("flush",))),
     Difference("a compaction without a result", "a run without SSTs", "no run", run_without_rows,
                (("write", [["delete", "a"]]), ("flush",), ("compact", 1, 0))),
-    Difference("the start of a projection", "epochs, WAL ids and last_compacted are those of its source", "none: it has no WAL",
+    Difference("the start of a projection", "epochs, WAL ids, last_compacted and the tracker are those of its source",
+               "none: it has no WAL",
                start_of_part, (*WRITTEN, ("compact", 1, 0), ("project", "part0", None, "b"))),
     Difference("the range of an SST that a projection shows whole", "from its first to its last key", "none", range_of_whole,
                (*WRITTEN, ("project", "part0", "b", None))),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb import sequences
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import STATUSES, Checkpoint, Tiered, View
 from highwater.impl.db.reader import Reader, opened
@@ -50,7 +51,7 @@ class Renderer:
             "recent_snapshot_min_seq": manifest.recent_snapshot_min_seq,
             "last_l0_clock_tick": "set" if manifest.last_l0_clock_tick > 0 else "unset",
             "last_compacted_l0_view_id": self.name("sst", manifest.last_compacted_l0_view_id),
-            "sequence_tracker": "set" if manifest.sequence_tracker else "unset",
+            "sequence_tracker": "set" if manifest.sequence_tracker and sequences.decode(manifest.sequence_tracker) else "unset",
             "ssts": {self.name("sst", sst.id): sst.info._asdict() for sst in manifest.ssts},
             "external_dbs": [self.external(one) for one in manifest.external_dbs],
             "checkpoints": [self.checkpoint(folder, one) for one in manifest.checkpoints],
