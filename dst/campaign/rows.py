@@ -158,7 +158,7 @@ def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome]
     try:
         try:
             set_alarm(limit_s)
-            many(map(campaign.spec.at, seeds), each, trace_of=watch.trace_of)
+            many(map(watch.expect, map(campaign.spec.at, seeds)), each, trace_of=watch.trace_of)
             return "harness", "harness:skipped", "no outcome"
         finally:
             set_alarm(0)

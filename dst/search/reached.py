@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from highwater import project
-from highwater.dst.run_spec import drawn_shape
+from highwater.dst.run_spec import Run, drawn_shape
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.search.sketch import Sketcher
 from highwater.dst.simulate import BaseShape, Outcome
@@ -48,7 +48,10 @@ def names_of(mask: int, scenario: str = DEFAULT) -> list[str]:
 
 
 class Watch:
-    """The states and steps of the current run. Give `trace_of` to `simulate`, then call `reached` with the outcome."""
+    """The states and steps of the current run. Call `expect` with the run, give `trace_of` to `simulate`, then call `reached`
+    with the outcome."""
+
+    asked = True  # the model's witnesses are looked for in the current run
 
     def __init__(self, scenario: str = DEFAULT) -> None:
         self.scenario = named(scenario)
@@ -60,8 +63,15 @@ class Watch:
         self.steps: set[tuple[int, int]]  # from state to state; if several are possible, the first
         self.sketcher = Sketcher()
 
+    def expect(self, run: Run) -> Run:
+        """Note which run is the next one, and return it."""
+        self.asked = run.seed % MODEL_EVERY == 0
+        return run
+
     def trace_of(self, shape: BaseShape) -> Any:
         trace = self.scenario.trace_of(shape)
+        if not self.asked:
+            return trace
         self.refiner, self.states = refiner, states = trace.refiner, set(trace.refiner.states)
         self.steps = steps = set()
         observe, before = trace.observe, refiner.states

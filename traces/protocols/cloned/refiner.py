@@ -1,6 +1,7 @@
 """Keep the models of a database and of its clones together: for each database those of its parts, and one of clones for all."""
 
 from copy import copy
+from operator import is_
 from typing import Any, NamedTuple
 
 from highwater.model.core import Local, Model, Process, State
@@ -85,6 +86,8 @@ def changers(c: Constants) -> int:
 class Pair(Refiner):
     """The refiners of all databases, and that of clones."""
 
+    kept: "Snapshot | None" = None  # the last one
+
     def __init__(self, c: Constants):
         of = database.constants(c.WRITERS, c.COMPACTORS, c.READERS, changers(c), c.COLLECTORS)
         self.databases = alike(Parts(of))
@@ -125,9 +128,11 @@ class Pair(Refiner):
     @property
     def states(self) -> "Snapshot":  # it is computed on demand
         """Return a snapshot. Assign it to return to these states."""
-        found = Snapshot((self.explorer.pack(self.unpacked()[0]),))
-        found.parts = tuple(of.states for of in (*self.databases, self.clones))
-        return found
+        parts, kept = tuple(of.states for of in (*self.databases, self.clones)), self.kept
+        if kept is None or not all(map(is_, parts, kept.parts)):
+            self.kept = kept = Snapshot((self.explorer.pack(self.unpacked()[0]),))
+            kept.parts = parts
+        return kept
 
     @states.setter
     def states(self, kept: tuple[int, ...]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -5,6 +5,7 @@ The model of all has the parts' own actions and properties, each lifted to the p
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from operator import is_
 from typing import Any, NamedTuple
 
 from highwater.model.core import Action, Local, Model, Process, Property, State
@@ -95,6 +96,8 @@ class Snapshot(tuple[int, ...]):
 class Parts(Refiner):
     """The refiners of all parts, and the model of all."""
 
+    kept: Snapshot | None = None  # the last one
+
     def __init__(self, c: Constants):
         self.parts, self.names = refiners_of(c), names_of(c)
         super().__init__(model_of_all(c, self.parts, self.names))
@@ -107,9 +110,11 @@ class Parts(Refiner):
     @property
     def states(self) -> Snapshot:  # it is computed on demand
         """Return a snapshot. Assign it to return to these states."""
-        found = Snapshot((self.explorer.pack(self.unpacked()[0]),))
-        found.parts = tuple(part.states for part in self.parts.values())
-        return found
+        parts, kept = tuple(part.states for part in self.parts.values()), self.kept
+        if kept is None or not all(map(is_, parts, kept.parts)):
+            self.kept = kept = Snapshot((self.explorer.pack(self.unpacked()[0]),))
+            kept.parts = parts
+        return kept
 
     @states.setter
     def states(self, kept: tuple[int, ...]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
