@@ -202,6 +202,9 @@ class Recorder:
         return result
 
 
+SERVERS_OWN = ".sgwtmp."  # in the name of a file that versitygw lists, now and then, while a PUT is under way
+
+
 async def ask(store, op: str, key: str, body: bytes, named: str) -> object:
     try:
         match op:
@@ -217,7 +220,7 @@ async def ask(store, op: str, key: str, body: bytes, named: str) -> object:
                 found = await store.get_if_changed(key, named)
                 return UNCHANGED if found is None else found[:2]
             case "list":
-                return tuple(entry.key for entry in await list_all(store, key))
+                return tuple(entry.key for entry in await list_all(store, key) if SERVERS_OWN not in entry.key)
     except (AlreadyExists, PreconditionFailed):
         return CONFLICT
     except NotFound:
