@@ -38,8 +38,8 @@ def seeds_refine(protocol: str, seeds: int, each_strategy: int) -> Found:
     requests, failures, start = [], [], time.monotonic()
 
     def each(outcome: Outcome) -> None:
-        set_alarm(LONGEST_RUN_S)  # for the next run
         requests.append(outcome.requests)
+        set_alarm(LONGEST_RUN_S if len(requests) < len(runs) else 0)  # for the next run
         if outcome.kind:
             failures.append((runs[len(requests) - 1], outcome.kind, outcome.signature))
 
