@@ -9,6 +9,7 @@ from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import WriterCheckpoint
 from highwater.impl.db.compactor import DbCompactor, stores_of
 from highwater.impl.db.compactor import Options as Compacting
+from highwater.impl.db.damaged import DamagedObject
 from highwater.impl.db.db import Db, MergeMissing, Options
 from highwater.impl.db.memtable import Memtable
 from highwater.impl.db.merge import Shown
@@ -107,6 +108,31 @@ async def batches(alone: Alone) -> None:
     same(await db.write([put(b"e", b"1"), merge(b"e", b"2"), merge(b"f", b"3"), merge(b"f", b"4"), merge(b"b", b"5"),
                          delete(b"b"), delete(b"g"), merge(b"g", b"6")]), 4)
     same([await db.get(key) for key in (b"b", b"e", b"f", b"g")], [None, b"1+2", b"++3+4", b"+6"])
+    await db.close()
+
+
+async def misplaced(alone: Alone) -> None:
+    """WAL objects in each other's places, and an SST among them, are noticed: no writer opens."""
+    db = await opened(alone)
+    for key in (b"a", b"b"):
+        await db.put(key, b"1")
+    await db.flush()
+    for key in (b"c", b"d"):
+        await db.put(key, b"1")
+    await db.close()
+    first, second = (f"db/wal/{number:020}.sst" for number in (4, 5))
+    bodies = [(await alone.real.get(key)).body for key in (first, second)]
+    sst = (await alone.real.get(key_of_sst("db", db.manifest.l0[0].sst_id))).body
+    for those in ((bodies[1], bodies[0]), (bodies[0], sst)):
+        for key, body in zip((first, second), those):
+            await alone.real.put(key, body)
+        await alone.raises(DamagedObject, Db.open(world_of(alone), "db", options_of()))
+
+
+async def without_operator(alone: Alone) -> None:
+    """A batch that changes a key and merges it needs the operator."""
+    db = await opened(alone, merge=None)
+    await alone.raises(ValueError, db.write([put(b"a", b"1"), merge(b"a", b"2")]))
     await db.close()
 
 
@@ -571,6 +597,6 @@ async def neighbours(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    life, empty, batches, options, ranges, operands, expiry, snapshots, steady_scans, full, replaced, memtables,
-    waits_for_flush, waits_for_compaction, waits_for_others, scopes, doubtful_checkpoints, fenced, meanwhile, lost_replies,
-    replays, follows, gone, gone_in_between, gone_for_good, ends, neighbours)
+    life, empty, batches, misplaced, without_operator, options, ranges, operands, expiry, snapshots, steady_scans, full,
+    replaced, memtables, waits_for_flush, waits_for_compaction, waits_for_others, scopes, doubtful_checkpoints, fenced,
+    meanwhile, lost_replies, replays, follows, gone, gone_in_between, gone_for_good, ends, neighbours)
