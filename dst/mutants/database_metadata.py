@@ -309,7 +309,7 @@ class ManifestOfItsOwn(Compactor):
         await self.stores.manifest.update_recognised(
             lambda m: all(sst in m.compacted for sst in job),
             lambda _, m: base._replace(l0=tuple(sst for sst in base.l0 if sst not in job),
-                                         compacted=(*base.compacted, *job), compactor_epoch=m.compactor_epoch),
+                                       compacted=(*base.compacted, *job), compactor_epoch=m.compactor_epoch),
             epoch=self.epoch)
         self.applied = True
         return None

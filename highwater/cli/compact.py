@@ -8,8 +8,7 @@ import typer
 from highwater.cli import admin
 from highwater.cli.console import console, refuse
 from highwater.gate.exits import INCOMPLETE, SAFETY
-
-CODECS = ("none", "snappy", "zlib", "lz4", "zstd")
+from highwater.impl.db.compression import NAMES
 
 
 def compact_command(url: admin.Url,
@@ -17,7 +16,7 @@ def compact_command(url: admin.Url,
                     poll_s: Annotated[float, typer.Option(min=0, help="seconds between two polls of --watch")] = 5,
                     least: Annotated[int, typer.Option("--min-sources", min=1, help="SSTs of L0, or runs, that are compacted "
                                                        "at least")] = 4,
-                    codec: Annotated[str, typer.Option(help=f"of the outputs: {', '.join(CODECS)}")] = "none",
+                    codec: Annotated[str, typer.Option(help=f"of the outputs: {', '.join(NAMES)}")] = "none",
                     dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be compacted first; nothing is "
                                                           "written")] = False,
                     as_json: Annotated[bool, typer.Option("--json", help="print JSON lines")] = False) -> None:
@@ -27,12 +26,12 @@ def compact_command(url: admin.Url,
     from highwater.impl.db.compactor import Options
     from highwater.impl.db.tiers import Tiers
 
-    if codec not in CODECS:
-        refuse(f"--codec {codec}: it is one of {', '.join(CODECS)}")
+    if codec not in NAMES:
+        refuse(f"--codec {codec}: it is one of {', '.join(NAMES)}")
     if watch and dry_run:
         refuse("--watch and --dry-run: give one of them")
     options = Options(round(1000 * poll_s), Tiers(least, max(8, least)))
-    options = options._replace(form=options.form._replace(compression_codec=CODECS.index(codec)))
+    options = options._replace(form=options.form._replace(compression_codec=NAMES.index(codec)))
 
     def told(one: dict[str, Any]) -> None:
         console.print(json.dumps(one) if as_json else line(one), markup=False)

@@ -17,10 +17,9 @@ from highwater.impl.db.reader import Reader, State
 from highwater.impl.db.retention import retained
 from highwater.impl.db.rows import Row
 from highwater.impl.db.upload import uploaded
-from highwater.impl.manifests.spans import Span, effective, in_run
+from highwater.impl.manifests.spans import EVERYTHING, effective, in_run
 from highwater.impl.world import World
 
-EVERYTHING = Span()
 NUMBERS = 32  # bytes of an entry beside key and value, about
 
 

@@ -27,12 +27,12 @@ from highwater.impl.db.log import form_of
 from highwater.impl.db.manifest import FIRST, Built, WrittenManifest, manifests_of, rows_in
 from highwater.impl.db.memtable import Memtable
 from highwater.impl.db.merge import Merge, Shown
-from highwater.impl.db.ranges import EVERYTHING, check_key, inside
+from highwater.impl.db.ranges import check_key, inside
 from highwater.impl.db.reader import CannotRead, Reader, State
 from highwater.impl.db.writes import Op, delete, folded, merge, put, rows_of
 from highwater.impl.errors import Definite, OutcomeUnknown, StoreError, TaskCancelled
 from highwater.impl.manifests import readable
-from highwater.impl.manifests.spans import Span
+from highwater.impl.manifests.spans import EVERYTHING, Span
 from highwater.impl.protocols import checkpoints, clones, wal_fencing
 from highwater.impl.protocols.database_clones import take_seen
 from highwater.impl.protocols.wal_fencing import Wal

@@ -10,9 +10,9 @@ from highwater.impl.db import wal
 from highwater.impl.db.cache import USUAL_BYTES, Cache
 from highwater.impl.db.memtable import size_of
 from highwater.impl.db.merge import Shown
-from highwater.impl.db.ranges import EVERYTHING, check_key, inside
+from highwater.impl.db.ranges import check_key, inside
 from highwater.impl.db.reader import Reader, State
-from highwater.impl.manifests.spans import Span
+from highwater.impl.manifests.spans import EVERYTHING, Span
 from highwater.impl.protocols import db_reader
 from highwater.impl.protocols.db_reader import USUAL, Options, Scan
 from highwater.impl.protocols.db_reader_view import Form

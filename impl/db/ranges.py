@@ -8,8 +8,6 @@ Released clients accept a write outside, and a union with a neighbour is then re
 from highwater.impl.errors import Definite
 from highwater.impl.manifests.spans import Span, meet
 
-EVERYTHING = Span()
-
 
 class OutsideRange(Definite):
     """A write has a key outside the range that the database was opened for, or a read has no key inside it."""

@@ -34,7 +34,7 @@ from highwater.impl.db.parts import content_of, info_of
 from highwater.impl.db.rows import Row
 from highwater.impl.db.table import Table, within_ends
 from highwater.impl.errors import BeyondEnd
-from highwater.impl.manifests.spans import Span
+from highwater.impl.manifests.spans import EVERYTHING, Span
 from highwater.impl.world import Object, ObjectStore
 
 SMALL, TOGETHER = 1 << 16, 1 << 18  # bytes
@@ -42,7 +42,6 @@ FIRST, MOST = 1 << 16, 1 << 20  # bytes that a scan reads ahead
 LONGEST_INFO = 1 << 18  # bytes of info and footer: info has two keys, of 64 KiB at most
 LONGEST_OBJECT = 1 << 44  # bytes, more than any store takes
 ROW_BYTES, BLOCK_BYTES = 200, 100  # what a row, and a block's entry in the index, take in memory beside their own bytes
-EVERYTHING = Span()
 
 
 class End(NamedTuple):

@@ -29,6 +29,9 @@ class Span(NamedTuple):
         return self.end is not None and self.end <= key
 
 
+EVERYTHING = Span()
+
+
 def meet(a: Span, b: Span) -> Span | None:
     """Return the keys that both spans have; None if there are none."""
     ends = [end for end in (a.end, b.end) if end is not None]

@@ -13,7 +13,6 @@ import pytest
 from typer.testing import CliRunner
 
 from highwater.admin.compact import compacted, planned, watched
-from highwater.cli import compact
 from highwater.cli.main import app
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE, INTERRUPTED, SAFETY
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
@@ -107,10 +106,6 @@ def test_what_is_refused(folder):
 def test_a_missing_library_is_named(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert "pyarrow" in run("compact", folder, "--codec", "zstd", code=INCOMPLETE)
-
-
-def test_the_names_of_codecs_are_those_of_the_database():
-    assert compact.CODECS == compression.NAMES
 
 
 def test_whoever_comes_later_takes_over(folder):

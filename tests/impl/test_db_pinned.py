@@ -15,11 +15,11 @@ from highwater.impl.codecs.slatedb.compactions import Compactions
 from highwater.impl.codecs.slatedb.tables import Sst, View
 from highwater.impl.db.build import sst_of, wal_of
 from highwater.impl.db.memtable import size_of
-from highwater.impl.db.pinned import EVERYTHING, DbReader, Snapshot
+from highwater.impl.db.pinned import DbReader, Snapshot
 from highwater.impl.db.reader import CannotRead
 from highwater.impl.db.rows import TOMBSTONE, Row
 from highwater.impl.layout import Namespace, key_of_sst
-from highwater.impl.manifests.spans import Span
+from highwater.impl.manifests.spans import EVERYTHING, Span
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.db_reader import NotOpen, Options
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, with_mark

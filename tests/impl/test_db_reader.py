@@ -16,11 +16,10 @@ from highwater.impl.db.rows import MERGE, TOMBSTONE, VALUE, Row
 from highwater.impl.db.wal import WalMissing, table_of
 from highwater.impl.errors import NotFound
 from highwater.impl.layout import Namespace, key_of_sst
-from highwater.impl.manifests.spans import Malformed, Span, range_of
+from highwater.impl.manifests.spans import EVERYTHING, Malformed, Span, range_of
 from tests.support.slatedb.tables import database, id_of
 
 NOW = 1000
-EVERYTHING = Span()
 UUID = "01740ee5-6459-44af-9a45-85deb6e468e3"
 
 

@@ -40,10 +40,9 @@ from highwater.impl.db.merge import Shown
 from highwater.impl.db.pinned import DbReader, Snapshot
 from highwater.impl.db.reader import CannotRead, Reader, opened
 from highwater.impl.db.tiers import Tiers
-from highwater.impl.errors import Definite, FencedInDoubt, StoreError, Unavailable
+from highwater.impl.errors import FencedInDoubt, StoreError, Unavailable
 from highwater.impl.manifests.spans import Span
 from highwater.impl.protocols import checkpoints, db_reader
-from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing
 from highwater.impl.protocols.db_reader_view import NotReadable
 from highwater.impl.stores.system import Counters
 from highwater.impl.world import World
@@ -117,7 +116,7 @@ class Soak(Together):
         self.instances: dict[str, int] = dict.fromkeys(ROLES, 0)
 
     def run(self, seconds: float) -> None:
-        works = [self.write_ours, self.compact, self.collect_ours, self.collect_theirs, self.operate, self.read_theirs,
+        works = [self.write_ours, self.compact, self.collect_ours, self.collect_theirs, self.take_checkpoints, self.read_theirs,
                  self.read_ours, self.clone, self.use, self.detach, lambda random: self.disturb(
                      lambda: self.rules(random), random, 0.2)]
         works += [lambda random, name=name: self.write_theirs(name, random) for name in "AB"]
@@ -317,27 +316,10 @@ class Soak(Together):
 
     # --- checkpoints
 
-    def operate(self, random: Random) -> None:
+    def take_checkpoints(self, random: Random) -> None:
         manifests = stores_of(self.new_world("operator"), "db")["manifest"]
         while not self.pause(random, 0.1, 1.5):
-            held, what = list(self.held), random.random()
-            try:
-                if what < 0.4 or not held:
-                    name, source = checkpoints.new_id(manifests), random.choice([None, *held])
-                    asyncio.run(checkpoints.create(manifests, name, random.choice((None, HOUR_MS)), "soak", source))
-                    self.held[name] = None
-                elif what < 0.6:
-                    asyncio.run(checkpoints.refresh(manifests, random.choice(held), HOUR_MS))
-                elif len(held) > 1:  # one is read back at the end
-                    name = random.choice(held)
-                    del self.held[name]
-                    asyncio.run(checkpoints.delete(manifests, name))
-                self.counts["our changes of checkpoints"] += 1
-            except Definite as error:
-                assert not isinstance(error, CheckpointMissing | CheckpointEnded), error
-                self.counts[f"operator: {type(error).__name__}"] += 1
-            except StoreError as error:
-                self.counts[f"operator: {type(error).__name__}"] += 1
+            self.change_checkpoints(manifests, self.held, random)
 
     def read_checkpoint(self, name: str, read: Callable[[], dict[str, str]], who: str) -> None:
         """A checkpoint that is held can be read, and shows what it showed before."""

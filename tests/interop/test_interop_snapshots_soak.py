@@ -17,11 +17,8 @@ import pytest
 from highwater.admin import gc_data
 from highwater.admin.gc import stores_of
 from highwater.impl.db.pinned import DbReader, Snapshot
-from highwater.impl.db.reader import CannotRead
-from highwater.impl.errors import StoreError
 from highwater.impl.protocols import checkpoints, db_reader
 from highwater.impl.protocols.db_reader import Options
-from highwater.impl.protocols.db_reader_view import NotReadable
 from tests.interop.test_interop_soak import AT, Soak
 from tests.interop.test_interop_traffic import refined
 from tests.support.slatedb.recorded import Scene, recorded
@@ -63,14 +60,6 @@ class Snapshots(Soak):
 
         while not self.pause(random, 0.2, 1):
             self.count("our rounds", lambda: asyncio.run(collect()))
-
-    def read_ours(self, random: Random) -> None:
-        while not self.pause(random, 0.1, 1):
-            try:
-                asyncio.run(self.follow(random))
-            except StoreError as error:  # not begun, or no reply
-                assert not isinstance(error, NotReadable | CannotRead), error
-                self.counts[f"our reader: {type(error).__name__}"] += 1
 
     async def follow(self, random: Random) -> None:
         """Take snapshots of one reader, and read each again, for up to three times as long as a lease lasts."""

@@ -21,9 +21,7 @@ from highwater.admin import gc_data
 from highwater.admin.gc import stores_of
 from highwater.impl.db.pinned import DbReader, Snapshot
 from highwater.impl.db.reader import CannotRead
-from highwater.impl.errors import Definite, StoreError
-from highwater.impl.protocols import checkpoints
-from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing
+from highwater.impl.errors import StoreError
 from highwater.impl.protocols.db_reader import Options
 from highwater.impl.protocols.db_reader_view import NotReadable
 from highwater.impl.world import World
@@ -56,7 +54,7 @@ class Soak(Together):
 
     def run(self, seconds: float) -> None:
         self.side_by_side([lambda random: self.write("A", random), lambda random: self.write("B", random), self.collect_theirs,
-                           self.collect_ours, self.operate, self.read, self.read_ours, self.hold], seconds)
+                           self.collect_ours, self.take_checkpoints, self.read, self.read_ours, self.hold], seconds)
 
     def write(self, name: str, random: Random) -> None:
         """Opens, and writes until it is fenced or has enough; then the other may have it for a while."""
@@ -118,27 +116,10 @@ class Soak(Together):
         except (StoreError, ValueError) as error:  # ValueError: there is no database yet
             self.counts[f"ours, data: {type(error).__name__}"] += 1
 
-    def operate(self, random: Random) -> None:
+    def take_checkpoints(self, random: Random) -> None:
         manifests = stores_of(self.world("operator"), "db")["manifest"]
         while not self.over.wait(random.uniform(0.1, 1)):
-            held, what = list(self.held), random.random()
-            try:
-                if what < 0.5 or not held:
-                    name, source = checkpoints.new_id(manifests), random.choice([None, *held])
-                    asyncio.run(checkpoints.create(manifests, name, random.choice((None, HOUR_MS)), "ours", source))
-                    self.held[name] = None
-                elif what < 0.7:
-                    asyncio.run(checkpoints.refresh(manifests, random.choice(held), HOUR_MS))
-                else:
-                    name = random.choice(held)
-                    del self.held[name]
-                    asyncio.run(checkpoints.delete(manifests, name))
-                self.counts["our changes of checkpoints"] += 1
-            except Definite as error:
-                assert not isinstance(error, CheckpointMissing | CheckpointEnded), error
-                self.counts[f"operator: {type(error).__name__}"] += 1
-            except StoreError as error:
-                self.counts[f"operator: {type(error).__name__}"] += 1
+            self.change_checkpoints(manifests, self.held, random)
 
     def read(self, random: Random) -> None:
         """Read what is held. It can be read, and shows nothing that nobody has written."""

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from highwater.dst.actors import METRICS
-from highwater.impl.db.db import EVERYTHING, Db, Options, Snapshot
+from highwater.impl.db.db import Db, Options, Snapshot
 from highwater.impl.db.manifest import Built
 from highwater.impl.db.rows import TOMBSTONE, VALUE
 from highwater.impl.db.writes import Op
-from highwater.impl.manifests.spans import Span
+from highwater.impl.manifests.spans import EVERYTHING, Span
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.stores.system import SystemClock, Ulids
 from highwater.impl.world import World

@@ -18,7 +18,7 @@ from highwater.impl.db.build import wal_of
 from highwater.impl.db.rows import MERGE, TOMBSTONE, VALUE, Row
 from highwater.impl.db.writes import delete, put
 from highwater.impl.layout import key_of_sst
-from highwater.impl.manifests.spans import Span
+from highwater.impl.manifests.spans import EVERYTHING
 from highwater.traces.event import EMPTY, Event
 from highwater.traces.histories.serial import Operation, anomalies
 from highwater.traces.histories.versions import Batch, Logged, Read, logged, of_batches, of_reads, possible
@@ -29,7 +29,6 @@ from highwater.traces.recorded.systems.slatedb_files import change_of
 from highwater.traces.refine import Failure
 
 STEM = "db"
-EVERYTHING = Span()
 
 
 def history(*events: tuple[str, int]) -> list[str]:

@@ -12,10 +12,11 @@ from highwater.dst.actors import METRICS, Actors, raise_anomalies
 from highwater.dst.scenarios.database.calls import Asked, Pairs, Taken, View, joined, pairs, seq_of
 from highwater.dst.world.ids import ClientIds
 from highwater.dst.world.store import SimulatedStore
-from highwater.impl.db.db import EVERYTHING, Db, Options
+from highwater.impl.db.db import Db, Options
 from highwater.impl.db.manifest import manifests_of
 from highwater.impl.db.pinned import DbReader
 from highwater.impl.errors import StoreError
+from highwater.impl.manifests.spans import EVERYTHING
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.world import World
 from highwater.traces.event import Event

@@ -9,8 +9,8 @@ from highwater.impl.codecs.slatedb.tables import SstInfo
 from highwater.impl.db import ssts
 from highwater.impl.db.cache import Cache
 from highwater.impl.db.rows import Row
-from highwater.impl.db.ssts import EVERYTHING, Ssts
-from highwater.impl.manifests.spans import Span
+from highwater.impl.db.ssts import Ssts
+from highwater.impl.manifests.spans import EVERYTHING, Span
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.world import Object
 

@@ -1,5 +1,6 @@
 """Threads that use one recorded scene until a time is over, or one of them raises. The soak tests share this."""
 
+import asyncio
 import os
 import re
 import threading
@@ -11,14 +12,17 @@ from typing import Any
 
 import pytest
 
-from highwater.impl.errors import StoreError
+from highwater.impl.errors import Definite, StoreError
+from highwater.impl.protocols import checkpoints
+from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing
+from highwater.impl.protocols.sequenced_metadata import MetadataStore
 from highwater.impl.stores.s3 import S3Store, connect
 from highwater.impl.stores.system import Ulids, system_world
 from highwater.impl.world import World
 from tests.support.slatedb.client import PeerError
 from tests.support.slatedb.recorded import BUCKET, KEY, SECRET, Scene
 
-ENDS_S = 120
+ENDS_S, HOUR_MS = 120, 3_600_000
 REFUSED = (PeerError, StoreError, ValueError)  # what a client of either side may be told, and then goes on
 Work = Callable[[Random], None]
 
@@ -89,6 +93,28 @@ class Together:
             return False
         self.counts[what] += 1
         return True
+
+    def change_checkpoints(self, manifests: MetadataStore, held: dict[str, Any], random: Random) -> None:
+        """Take a checkpoint, or refresh or delete one. `held` has them from when they are taken until before they are deleted;
+        one stays."""
+        name = random.choice([*held]) if held else ""
+        what = random.random()
+        try:
+            if what < 0.5 or not held:
+                new, source = checkpoints.new_id(manifests), random.choice([None, *held])
+                asyncio.run(checkpoints.create(manifests, new, random.choice((None, HOUR_MS)), "ours", source))
+                held[new] = None
+            elif what < 0.7:
+                asyncio.run(checkpoints.refresh(manifests, name, HOUR_MS))
+            elif len(held) > 1:
+                del held[name]
+                asyncio.run(checkpoints.delete(manifests, name))
+            self.counts["our changes of checkpoints"] += 1
+        except Definite as error:
+            assert not isinstance(error, CheckpointMissing | CheckpointEnded), error
+            self.counts[f"operator: {type(error).__name__}"] += 1
+        except StoreError as error:
+            self.counts[f"operator: {type(error).__name__}"] += 1
 
     def disturb(self, rules: Callable[[], tuple[list[str], float]], random: Random, rest_s: float) -> None:
         """Put rules of the recorder in force, for as long as `rules` says, and rest before the next ones."""
