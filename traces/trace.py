@@ -84,6 +84,7 @@ class Trace:
     repeats = False  # an SDK below the calls repeats requests by itself
     aside: tuple[str, ...] = ()  # prefixes of keys that hold no part of an update
     collector = ""  # name prefix of clients without model state: a late write of theirs is their own action
+    resumable = True  # a copy of it can go on from a state of its model, in the middle of a trace (traces/damage/kills.py)
     more: tuple = ()  # further arguments that a trace of the same kind is made with
 
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):

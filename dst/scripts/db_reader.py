@@ -186,6 +186,33 @@ async def releases(alone: Alone) -> None:
     same([one.id for one in (await manifests.current()).value.checkpoints], ["id3"])
 
 
+async def late(alone: Alone) -> None:
+    """A checkpoint whose lease is over before its taker hears of it is not shown: a collector may have dropped it."""
+    manifests = await begun(alone, 1, 0, 0)
+
+    async def time_passes() -> None:
+        alone.now += OPTIONS.lifetime_ms or 0
+
+    reader = DbReader(manifests, "db", OPTIONS)
+    for how in (LOST, None):
+        latest = (await manifests.current()).id
+        if how:
+            alone.fails("create", "manifest/", how)
+        alone.fails("get", f"{latest + 1}.manifest" if how else MANIFESTS.boundary_key, time_passes)
+        error = await alone.raises(CheckpointEnded, reader.open())
+        same((getattr(error, "checkpoint", ""), reader.view), (f"id{alone.ids}", None))
+        await reader.close()
+        same((await manifests.current()).value.checkpoints, ())
+    await reader.open()
+    shown = reader.view
+    await manifests.update(lambda _, m: m._replace(l0=(B,)))
+    await alone.real.create(key_of_sst("db", B), encode_rows([row(1)]))
+    alone.fails("create", "manifest/", time_passes)
+    await alone.raises(CheckpointEnded, reader.poll())
+    same(reader.view is shown, True)
+    same((await reader.poll(), reader.view and reader.view.manifest.l0), (True, (B,)))
+
+
 async def beside(alone: Alone) -> None:
     """A file at or below the boundary may be in nobody's history: a checkpoint that it does not list is not lost."""
     manifests = await begun(alone, 1, 0, 0)
@@ -248,4 +275,4 @@ async def forever(alone: Alone) -> None:
     same(alone.sent(), [])
 
 
-SCRIPTS: tuple[Script, ...] = (life, loss, tasks, failures, releases, beside, given, tables, forever)
+SCRIPTS: tuple[Script, ...] = (life, loss, tasks, failures, releases, late, beside, given, tables, forever)

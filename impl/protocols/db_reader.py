@@ -91,8 +91,8 @@ class DbReader:
     async def open(self, checkpoint: str | None = None) -> View:
         """Take a checkpoint, replay the WAL, and start the poller and the refresher.
 
-        With a `checkpoint` it reads that one, and neither polls nor refreshes. Raises CheckpointMissing, CheckpointEnded for
-        it, and what `poll` raises: then nothing is open.
+        With a `checkpoint` it reads that one, and neither polls nor refreshes. Raises CheckpointMissing for it, and what `poll`
+        raises: then nothing is open.
         """
         if checkpoint is not None:
             self.view = await self._given(checkpoint)
@@ -160,7 +160,8 @@ class DbReader:
         """Look for other SSTs, and for the loss of the checkpoint; if so, take another one. Return whether that was done.
 
         If there is nothing new, this takes at most two requests. The view stays as it is until the new one is built. Raises
-        what `checkpoints.create` raises, NotReadable if the new checkpoint is lost at once, and Unavailable, InvalidRows.
+        what `checkpoints.create` raises, CheckpointEnded or NotReadable if the new checkpoint is lost at once, and Unavailable,
+        InvalidRows.
         """
         await self._release()
         if not await self._changed():
@@ -222,7 +223,10 @@ class DbReader:
         return {one for one in self.held if one in (shown, self.building) or self.scans[one]}
 
     async def _establish(self) -> View:
-        """Take a checkpoint, build its view, and show it."""
+        """Take a checkpoint, build its view, and show it.
+
+        Raises CheckpointEnded if its lease is over before its create is known to be applied: a collector may have dropped it.
+        """
         manifests, options = self.manifests, self.options
         checkpoint = checkpoints.new_id(manifests)
         self.held[checkpoint] = checkpoints.expiry_ms(manifests, options.lifetime_ms)
@@ -231,8 +235,11 @@ class DbReader:
         self.building = checkpoint  # from now on it is renewed; before, it would be noted as lost
         try:
             manifest, file_id = taken.value, taken.id
+            entry = found(manifest, checkpoint)
+            if not entry.active(manifests.world.clock.now_ms()):
+                raise CheckpointEnded(checkpoint)
             if isinstance(taken, Recognised):  # later updates may have changed the SSTs
-                file_id = found(manifest, checkpoint).manifest_id
+                file_id = entry.manifest_id
                 manifest = await manifests.read(file_id)
             self.view = await self._built(checkpoint, manifest)
             self.known = file_id

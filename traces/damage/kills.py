@@ -86,6 +86,9 @@ def first_clients(refiner: Refiner) -> tuple[str, ...]:
 def survivors(good: Good, each: Callable[[Event, Damage, bool], None]) -> Iterator[Survivor]:
     """Yield the survivors of all damages to one trace. `each` is called for every damage. Raises ValueError for a bad trace."""
     events, trace = spread(good.events), good.begin()
+    if not trace.resumable:
+        raise ValueError(f"{good.name}: the judge of this protocol cannot go on from the middle of a trace, because it keeps "
+                         "more than the states of one model; so no damage to its traces can be counted")
     where, refiner = trace.namespace, trace.refiner
     words = Words(first_clients(refiner), good.told, good.of.contents)
     shows_harm = good.of.history(events, where, good.least_ms)

@@ -44,6 +44,7 @@ class Trace(trace.Trace):
     alien = (*trace.ALIEN, InvalidManifest, InvalidCompactions, InvalidWal)
     calls, claims = CALLS, CLAIMS
     aside = SSTS
+    resumable = False
 
     def __init__(self, refiner_: Refiner, namespace: Keys = KEYS, skew_ms: int = 0, pins: bool = False):
         super().__init__(refiner_, namespace, skew_ms)

@@ -71,6 +71,7 @@ class Trace(trace.Trace):
     """Refines one trace of a database. `fences`: collectors delete fences as they delete other objects of the WAL."""
 
     calls = CALLS
+    resumable = False
 
     def __init__(self, refiner_: Refiner, namespace: Keys = KEYS, skew_ms: int = 0, fences: bool = False):
         super().__init__(refiner_, namespace, skew_ms)

@@ -48,7 +48,7 @@ CALLS: Calls = with_timeouts({
              "NotReadable": definite("not open", "its checkpoint was dropped before the WAL was replayed: call again", PARTLY),
              "NotFound": definite("not open", "its checkpoint was dropped at once: call again", PARTLY),
              "CheckpointMissing": definite("not open", "no such checkpoint is listed", NONE),
-             "CheckpointEnded": definite("not open", "the lease of this checkpoint is over", NONE),
+             "CheckpointEnded": definite("not open", "the lease of this checkpoint is over: take another one", PARTLY),
              "NotInitialized": definite("not open", "the database is a clone that is not complete: finish it first", NONE),
              "ObjectVersionExists": definite("not open", "other clients were faster in every attempt: call again", PARTLY),
              "ObjectVersionBehindBoundary": indefinite("not open", "a collector was faster each time: call again", PARTLY),

@@ -1,6 +1,7 @@
 """Make good traces of files for traces/damage/kills.py, and the tables of docs/checking/trace-damage.md."""
 
 from itertools import islice
+from typing import Any
 
 from highwater.dst.scenarios import named, stems
 from highwater.dst.verdict import Options, beginner, stem_of
@@ -10,7 +11,6 @@ from highwater.traces.damage.protocols import knowledge
 from highwater.traces.event import Event
 
 SAMPLE = 2  # traces of each protocol, in the table by protocol
-OF_SEVERAL = "database_clones", "db"  # their judges keep more than the states of one model, and cannot go on from the middle
 
 
 def recorded(name: str, events: list[Event], options: Options) -> Good:
@@ -37,9 +37,16 @@ def table(rows: list[list[str]]) -> str:
 
 
 def by_protocol() -> str:
-    """Make a table with a row for each protocol: damages of a sample, and the noticed, explained and unexplained ones."""
-    rows = [row_of(stem) for stem in stems() if stem not in OF_SEVERAL]
+    """Make a table with a row for each protocol: damages of a sample, and the noticed, explained and unexplained ones.
+
+    Judges that cannot go on from the middle of a trace are left out: they keep more than the states of one model."""
+    rows = [row_of(stem) for stem in stems() if judge_of(stem).resumable]
     return table([["protocol", "traces", "damages", "noticed", "rate", "explained", "unexplained"], *rows])
+
+
+def judge_of(stem: str) -> Any:
+    of = named(stem)
+    return of.trace_of(of.shape())
 
 
 def row_of(stem: str) -> list[str]:
