@@ -225,7 +225,7 @@ class DbReader:
     async def _establish(self) -> View:
         """Take a checkpoint, build its view, and show it.
 
-        Raises CheckpointEnded if its lease is over before its create is known to be applied: a collector may have dropped it.
+        Raises CheckpointEnded if it is found again after a lost reply, when its lease is over: a collector may have dropped it.
         """
         manifests, options = self.manifests, self.options
         checkpoint = checkpoints.new_id(manifests)
@@ -235,10 +235,10 @@ class DbReader:
         self.building = checkpoint  # from now on it is renewed; before, it would be noted as lost
         try:
             manifest, file_id = taken.value, taken.id
-            entry = found(manifest, checkpoint)
-            if not entry.active(manifests.world.clock.now_ms()):
-                raise CheckpointEnded(checkpoint)
             if isinstance(taken, Recognised):  # later updates may have changed the SSTs
+                entry = found(manifest, checkpoint)
+                if not entry.active(manifests.world.clock.now_ms()):
+                    raise CheckpointEnded(checkpoint)
                 file_id = entry.manifest_id
                 manifest = await manifests.read(file_id)
             self.view = await self._built(checkpoint, manifest)
