@@ -74,7 +74,7 @@ def cloned(manifests: MetadataStore, parent: str, source: Source, old: tuple[Ext
 
 
 def attempt_in(manifest: Manifest) -> str | None:
-    """Return what tells an attempt from others: the final of the parent, whose entry comes first. Each attempt has a new one.
+    """Return the name of an attempt: the final of the parent, whose entry comes first. Each attempt has a new one.
     """
     return next((of.final_checkpoint_id for of in manifest.external_dbs), None)
 
