@@ -9,7 +9,7 @@ With an audit a writer opens last, undisturbed, and reads everything.
 """
 
 from highwater.dst.scenario import PATIENCE, Scenario, rarely
-from highwater.dst.scenarios.database import others
+from highwater.dst.scenarios.database import cloner, others
 from highwater.dst.scenarios.database.end import final_check
 from highwater.dst.scenarios.database.shape import MOST, Impl, Shape, draw_shape, length, production, waits_ms
 from highwater.dst.scenarios.database.writer import writer
@@ -25,7 +25,8 @@ from highwater.traces.refine import refiner_of
 __all__ = ["SCENARIO", "Impl", "production"]
 
 ROLES = {"Writer": ("writers", "calls"), "Reader": ("readers", "reads"), "Operator": ("operators", "changes"),
-         "Compactor": ("compactors", "compactions"), "Collector": ("collectors", "rounds")}
+         "Compactor": ("compactors", "compactions"), "Collector": ("collectors", "rounds"),
+         "Cloner": ("cloners", "clones"), "Destroyer": ("destroyers", "destroys")}
 
 
 def trace_of(shape: Shape) -> Trace:
@@ -59,15 +60,15 @@ SCENARIO = Scenario(
     draw_shape=draw_shape,
     roles=ROLES,
     most=MOST,
-    optional=("Reader", "Operator", "Compactor", "Collector"),
+    optional=("Reader", "Operator", "Compactor", "Collector", "Cloner", "Destroyer"),
     mildest=Shape(apart_ms=1, pause_ms=1, audit=False),
     tiny=Shape(writers=1, calls=3, readers=0, reads=0, operators=0, changes=0, compactors=0, compactions=0, collectors=0,
-               rounds=0, apart_ms=1, pause_ms=1, audit=False),
+               rounds=0, clones=0, destroys=0, apart_ms=1, pause_ms=1, audit=False),
     waits_ms=waits_ms,
     length=length,
     production=production,
     work={"Writer": writer, "Reader": others.reader, "Operator": others.operator, "Compactor": others.compactor,
-          "Collector": others.collector},
+          "Collector": others.collector, "Cloner": cloner.cloner, "Destroyer": cloner.destroyer},
     audit=(("Writer#0",),),
     scripts=(*of_writers.SCRIPTS, *of_compactors.SCRIPTS, *of_reads.SCRIPTS),
     share=0.2,

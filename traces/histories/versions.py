@@ -49,11 +49,16 @@ class Logged(NamedTuple):
 
 def logged(events: Iterable[Event], wal: Namespace) -> Logged:
     """Return the rows that were first put under each id. A later object of the same id is behind what was flushed."""
+    return Logged(tuple(row for rows in objects(events, wal).values() for row in rows))
+
+
+def objects(events: Iterable[Event], wal: Namespace) -> dict[int, list[Row]]:
+    """Return id -> the rows that were first put under it, ascending."""
     first: dict[int, Event] = {}
     for e in events:
         if e.kind == "applied" and e.op == "create" and e.status == 200 and e.key.startswith(wal.prefix):
             first.setdefault(wal.file_id(e.key) or 0, e)
-    return Logged(tuple(row for i in sorted(first) for row in rows_of(first[i].key, first[i].body)))
+    return {i: rows_of(first[i].key, first[i].body) for i in sorted(first)}
 
 
 # --- batches

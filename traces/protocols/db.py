@@ -10,17 +10,20 @@ such a log has are found out on the way:
 
 Three checks are of no part, because those models know a database's own SSTs only once they are shared:
 
-- A manifest names only SSTs that are there.
-- No SST is deleted that the latest manifest names, or one that a listed checkpoint keeps.
+- A manifest names only SSTs that are there, in its own database and in those that it was cloned from.
+- No SST is deleted that the latest manifest names, or one that a listed checkpoint keeps, of this database or of a clone.
 - No WAL object is deleted that a listed checkpoint has seen, and that its manifest has not flushed.
+
+There are two databases: ROOT, and CLONE, which is cloned from it in some runs. A database that is destroyed keeps nothing.
 """
 
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from highwater.impl.codecs.destroyed import SEALED
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.layout import Namespace, key_of_sst, sst_of
+from highwater.impl.layout import Namespace, key_of_sst, prefix_of_ssts, sst_of
 from highwater.model.core import Model, Process
 from highwater.traces import trace
 from highwater.traces.calls import outside, untrue
@@ -30,19 +33,38 @@ from highwater.traces.protocols.db_calls import CALLS
 from highwater.traces.recorded.orders import Step
 from highwater.traces.recorded.s3log import Body, Listed, Request
 from highwater.traces.recorded.s3store import Change
-from highwater.traces.recorded.systems.facts import Knobs
+from highwater.traces.recorded.systems.facts import Knobs, Namespaced
 from highwater.traces.recorded.systems.slatedb import Slatedb
 from highwater.traces.recorded.systems.slatedb_layout import content_of
 from highwater.traces.refine import Failure, Refiner
 
-ROOT = "db"
-MANIFESTS, COMPACTIONS, WAL = (Namespace(ROOT, name) for name in ("manifest", "compactions", "wal"))
-SSTS = key_of_sst(ROOT, "").removesuffix(".sst")
-KEYS = Keys(f"{ROOT}/", (MANIFESTS.prefix, COMPACTIONS.prefix, WAL.prefix, SSTS),
-            (MANIFESTS.boundary_key, COMPACTIONS.boundary_key))
+ROOTS = ROOT, CLONE = "db", "clone"
+
+
+class Folders(NamedTuple):
+    """The folders of a database."""
+
+    root: str
+    manifests: Namespace
+    compactions: Namespace
+    wal: Namespace
+    ssts: str
+
+
+def folders_of(root: str) -> Folders:
+    return Folders(root, *(Namespace(root, name) for name in ("manifest", "compactions", "wal")), prefix_of_ssts(root))
+
+
+FOLDERS = {root: folders_of(root) for root in ROOTS}
+_, MANIFESTS, COMPACTIONS, WAL, SSTS = FOLDERS[ROOT]
+KEYS = Keys(f"{' and '.join(ROOTS)}", tuple(
+    prefix for of in FOLDERS.values() for prefix in (of.manifests.prefix, of.compactions.prefix, of.wal.prefix, of.ssts)),
+    tuple(key for of in FOLDERS.values() for key in (of.manifests.boundary_key, of.compactions.boundary_key)))
+BUCKET = "bucket"
 OPS = {"create": "put", "update": "put", "get_if_changed": "get", "get_range": "get"}  # of events; others are as in a log
 METHODS = {"put": "PUT", "delete": "DELETE", "head": "HEAD"}
 NEW = tuple.__new__  # makes a NamedTuple from its fields in order, in half the time
+GONE = ("NoLatest", "NotFound", "InvalidBoundary")  # what may be said once a database is destroyed
 LOST = 500  # the status of a read whose reply has not come
 
 
@@ -96,7 +118,9 @@ class Trace(trace.Trace):
     def _fault(self, e: Event) -> str:
         """Return what is wrong with an answer that says that an object is damaged or gone: these runs damage none."""
         call, result, *_ = e.keys
-        return "nobody has damaged an object" if self.calls[call][result].fault else ""
+        if not self.calls[call][result].fault or (result in GONE and any(map(self._is_sealed, ROOTS))):
+            return ""
+        return "nobody has damaged an object"
 
     # --- whose it is, and who was told
 
@@ -125,7 +149,7 @@ class Trace(trace.Trace):
 
     def _judge(self, e: Event) -> None:
         request = self._request_of(e)
-        change = Change(request, (ROOT, e.key), request.op)
+        change = Change(request, (BUCKET, e.key), request.op)
         mutates = request.op in ("put", "delete")
         if mutates and e.status < 300:
             self._check_named(e)
@@ -151,7 +175,7 @@ class Trace(trace.Trace):
             status = 404 if status == 404 else 412
         sent, got = (e.body, b"") if op == "put" else (b"", e.body)
         return NEW(Request, (
-            e.request, self._life(e), op, METHODS.get(op, "GET"), ROOT, e.key,
+            e.request, self._life(e), op, METHODS.get(op, "GET"), BUCKET, e.key,
             {"start-after": e.condition} if op == "list" and e.condition else NO_CONDITIONS, conditions, 2 * e.request,
             2 * e.request, 2 * e.request + 1, 0, (now_us, now_us, now_us, now_us), status, 0, "", e.version, "", body_of(sent),
             body_of(got), listed_of(e.keys), e.truncated, ""))
@@ -159,51 +183,72 @@ class Trace(trace.Trace):
     # --- what is named is there
 
     def _check_named(self, e: Event) -> None:
+        of = FOLDERS[e.key.partition("/")[0]]
         if e.op == "delete":
-            if e.key.startswith(SSTS):
-                self._check_sst_spared(e)
-            elif e.key.startswith(WAL.prefix):
-                self._check_log_spared(e)
-        elif e.op == "create" and e.key.startswith(MANIFESTS.prefix):
+            if e.key.startswith(of.ssts):
+                self._check_sst_spared(e, of)
+            elif e.key.startswith(of.wal.prefix):
+                self._check_log_spared(e, of)
+        elif e.op == "create" and e.key.startswith(of.manifests.prefix):
             manifest = content_of("manifest", body_of(e.body))
-            if isinstance(manifest, Manifest) and (MANIFESTS.file_id(e.key) or 0) > self._latest():
-                there = self.machine.store.versions
-                if gone := [sst for sst in sorted(manifest.named_ssts) if not there.get((ROOT, key_of_sst(ROOT, sst)))]:
-                    raise self._refused("sst", f"{e.client} puts {e.key}, which names {gone[0]}, and there is no such SST")
+            if isinstance(manifest, Manifest) and (of.manifests.file_id(e.key) or 0) > self._latest(of):
+                self._check_ssts_there(e, of, manifest)
 
-    def _check_sst_spared(self, e: Event) -> None:
-        for keeper, manifest in self._kept():
-            if sst_of(ROOT, e.key) in manifest.named_ssts:
+    def _check_ssts_there(self, e: Event, of: Folders, manifest: Manifest) -> None:
+        there, external = self.machine.store.versions, externals(manifest) if manifest.initialized else ()
+        for root, ssts in ((of.root, manifest.named_ssts), *external):
+            if gone := [sst for sst in sorted(ssts) if not there.get((BUCKET, key_of_sst(root, sst)))]:
+                raise self._refused("sst", f"{e.client} puts {e.key}, which names {gone[0]} of {root}, and there is no such SST")
+
+    def _check_sst_spared(self, e: Event, of: Folders) -> None:
+        sst = sst_of(of.root, e.key)
+        for keeper, manifest in self._kept(of):
+            if sst in manifest.named_ssts:
                 raise self._refused("sst", f"{e.client} deletes {e.key}, which {keeper} names")
+        for other in FOLDERS.values():
+            for keeper, manifest in self._kept(other) if other is not of else ():
+                if manifest.initialized and any(root == of.root and sst in ssts for root, ssts in externals(manifest)):
+                    raise self._refused("sst", f"{e.client} deletes {e.key}, which {keeper} of {other.root} names")
 
-    def _check_log_spared(self, e: Event) -> None:
-        i = WAL.file_id(e.key) or 0
-        for keeper, manifest in self._kept():
+    def _check_log_spared(self, e: Event, of: Folders) -> None:
+        i = of.wal.file_id(e.key) or 0
+        for keeper, manifest in self._kept(of):
             if manifest.replay_after_wal_id < i <= manifest.wal_id_last_seen:
                 raise self._refused("wal", f"{e.client} deletes {e.key}, which {keeper} has seen, and not flushed")
 
-    def _latest(self) -> int:
-        return max((i for where, i in self.machine.facts.latest.items() if where.folder == "manifest"), default=0)
+    def _latest(self, of: Folders) -> int:
+        return self.machine.facts.latest.get(Namespaced(BUCKET, of.root, "manifest"), 0)
 
-    def _kept(self) -> Iterator[tuple[str, Manifest]]:
-        """Yield the latest manifest, and that of each checkpoint that it lists."""
-        latest = self._manifest(self._latest())
+    def _is_sealed(self, root: str) -> bool:
+        """Return whether a database is being deleted: its boundary is ahead of all ids."""
+        return self.machine.facts.boundary.get(Namespaced(BUCKET, root, "manifest"), 0) >= SEALED
+
+    def _kept(self, of: Folders) -> Iterator[tuple[str, Manifest]]:
+        """Yield the latest manifest, and that of each checkpoint that it lists. A database that is being deleted keeps nothing.
+        """
+        latest = None if self._is_sealed(of.root) else self._manifest(of, self._latest(of))
         if latest is None:
             return
         yield "the latest manifest", latest
         for one in latest.checkpoints:
-            kept = self._manifest(one.manifest_id)
+            kept = self._manifest(of, one.manifest_id)
             if kept is not None:
                 yield f"the manifest of checkpoint {one.id}", kept
 
-    def _manifest(self, file_id: int) -> Manifest | None:
-        key, store = (ROOT, MANIFESTS.key(file_id)), self.machine.store
+    def _manifest(self, of: Folders, file_id: int) -> Manifest | None:
+        key, store = (BUCKET, of.manifests.key(file_id)), self.machine.store
         body = store.bodies.get((key, store.versions.get(key, "")))
         found = content_of("manifest", body) if body else None
         return found if isinstance(found, Manifest) else None
 
     def _refused(self, what: str, why: str) -> Failure:
         return Failure("refinement", f"refinement:{what}", why, self.refiner.unpacked())
+
+
+def externals(manifest: Manifest) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return the SSTs that a manifest names in other databases, each with the root of its database."""
+    names = frozenset(manifest.all_ssts)
+    return tuple((one.path, names.intersection(one.sst_ids)) for one in manifest.external_dbs)
 
 
 @lru_cache(1_000)

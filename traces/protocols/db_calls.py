@@ -42,7 +42,8 @@ def damaged(told: str, doubt: str = "in doubt", update: str = NONE) -> dict[str,
 
 FENCED = "another writer has opened: open another one"
 OF_AN_OPEN_WRITER = {**damaged("failed"), **failing("FencedUnapplied", "Closed", means=FENCED), **failing("Unavailable")}
-OF_AN_UPDATE = {**damaged("failed"), **failing("NoLatest", "Unavailable"),
+DESTROYED = failing("DatabaseDestroyed", means="the database was destroyed: only what is listed can still be deleted")
+OF_AN_UPDATE = {**damaged("failed"), **failing("NoLatest", "Unavailable"), **DESTROYED,
                 **doubtful("it may be listed: call again with the same id")}
 OF_FEW_ATTEMPTS = failing("ObjectVersionExists", means="others have put each next manifest first: call again")
 LOST = "the checkpoint is not listed any more, or its lease has ended: take another one"
@@ -50,7 +51,7 @@ CALLS: Calls = with_timeouts({
     "open": {
         "Db": returns("opened", "the writer has all rows that were acknowledged before", update=NONE),
         **damaged("failed"),
-        **failing("FencedUnapplied", "UpdateConflict", "Unavailable", "NoLatest"),
+        **failing("FencedUnapplied", "UpdateConflict", "Unavailable", "NoLatest"), **DESTROYED,
         **doubtful("it is not open; an epoch may be claimed, so that other writers are fenced"),
     },
     "write": {
@@ -69,7 +70,7 @@ CALLS: Calls = with_timeouts({
     **{call: {"tuple": returns("read", "what the newest rows show", update=NONE), **OF_AN_OPEN_WRITER,
               **failing("CannotRead", means=LOST)} for call in ("get", "scan")},
     "follow": {"NoneType": returns("opened", "the reader shows all that was acknowledged before", update=NONE),
-               **OF_AN_UPDATE, **OF_FEW_ATTEMPTS, **failing("NotReadable", means=LOST)},
+               **OF_AN_UPDATE, **OF_FEW_ATTEMPTS, **failing("NotReadable", "CheckpointEnded", means=LOST)},
     "view": {"NoneType": returns("opened", "the reader shows what the checkpoint keeps", update=NONE), **damaged("failed"),
              **failing("CheckpointMissing", "CheckpointEnded", "NotReadable", means=LOST),
              **failing("NoLatest", "Unavailable", "NotFound")},
@@ -89,5 +90,26 @@ CALLS: Calls = with_timeouts({
     },
     "collect": {"Plan": returns("collected", "these are deleted", update=NONE), **failing("NoDatabase", "CheckpointGone"),
                 **OF_AN_UPDATE},
+    "clone": {
+        **dict.fromkeys(("Committed", "Recognised"), returns("cloned", "the clone is initialized, and pinned", update=NONE)),
+        **OF_AN_UPDATE, **failing("CheckpointMissing", "CheckpointEnded", "SourceBehind", "WalObjectMissing", "NotFound", means=(
+            "the source is gone, or too old: begin again from another one")),
+        **failing("OtherParent", "NotPinned", "NotInitialized", means="there is no such clone, and there will be none"),
+        "AttemptReplaced": indefinite("in doubt", "another cloner has begun again: call again", NONE),
+        "ObjectVersionBehindBoundary": indefinite("in doubt", "there was a database at the clone's path, or there is", NONE),
+    },
+    "detach": {"list": returns("detached", "these finals are gone, and their entries", update=NONE), **OF_AN_UPDATE,
+               **failing("NotInitialized", "NotFound")},
+    "mark": {
+        **dict.fromkeys(("Committed", "Recognised"), returns("marked", "the database is marked as destroyed", update=NONE)),
+        **OF_AN_UPDATE, "InvalidDeletion": definite("pinned", "a checkpoint is listed, perhaps a clone's", NONE),
+    },
+    "fence": {"int": returns("done", "no writer appends anything any more", update=NONE), **failing("Unavailable"),
+              **doubtful("the fence may be there: call again")},
+    "finish": {
+        "list": returns("destroyed", "nothing is left but the tombstone", update=NONE), **OF_AN_UPDATE,
+        "InvalidDeletion": definite("pinned", "a checkpoint is listed, perhaps a clone's", NONE),
+        **dict.fromkeys(("GraceRuns", "NotMarked"), definite("waits", "it is not time yet: call again later", NONE)),
+    },
 })
 WORDS = (*dict.fromkeys(answer.told for answers in CALLS.values() for answer in answers.values()), "closed")

@@ -10,11 +10,19 @@ from highwater.impl.db.pinned import DbReader
 from highwater.impl.manifests.spans import Span
 from highwater.traces.histories.serial import Operation
 from highwater.traces.histories.versions import Batch, Read
+from highwater.traces.protocols.db import ROOT
 from highwater.traces.protocols.db_calls import CALLS
 
 BYTES = b"abcd"  # the keys, of one byte each
 SPANS = (Span(), Span(b"b", b"d"), Span(b"c"), Span(b"", b"c"))
 Pairs = tuple[tuple[bytes, bytes], ...]
+
+
+class Kept(NamedTuple):
+    """What is kept for the end of the database at a root: an Asked, a View, a Taken or a Read."""
+
+    root: str
+    what: Any
 
 
 class Asked(NamedTuple):
@@ -68,7 +76,7 @@ async def asked(actors: Actors, client: Client, call: str, work: Awaitable[Any])
     return said
 
 
-async def read(actors: Actors, client: Client, seq: int, of: Any, epoch: int | None = None) -> Said:
+async def read(actors: Actors, client: Client, seq: int, of: Any, epoch: int | None = None, root: str = ROOT) -> Said:
     """Read a key or a span of `of`, which shows the rows up to `seq`. With an `epoch` it is an open writer."""
     call, from_ms = Call(actors, client), actors.kernel.now_ms
     place = actors.choose(f"{client.name}.key", len(BYTES))
@@ -81,9 +89,9 @@ async def read(actors: Actors, client: Client, seq: int, of: Any, epoch: int | N
     found: Pairs | None = said.value
     call.end(said, b"" if found is None else b"%d: %s" % (seq, b" ".join(b"=".join(row) for row in found)))
     if found is not None:
-        actors.kept.append(Read(client.name, seq, from_ms, actors.kernel.now_ms, span, found))
+        actors.kept.append(Kept(root, Read(client.name, seq, from_ms, actors.kernel.now_ms, span, found)))
         if epoch is not None:
-            actors.kept.append(View(call.place, seq, epoch))
+            actors.kept.append(Kept(root, View(call.place, seq, epoch)))
     return said
 
 

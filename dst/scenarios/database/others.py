@@ -1,10 +1,11 @@
 """The clients beside the writers of a database: readers, operators, compactors and collectors."""
 
+from collections.abc import Awaitable
 from typing import Any
 
-from highwater.dst.actors import Actors, said_by
-from highwater.dst.scenarios.database.calls import Call, View, asked, read, seq_of
-from highwater.dst.scenarios.database.shape import POLL_MS, Impl
+from highwater.dst.actors import Actors, Said, said_by
+from highwater.dst.scenarios.database.calls import Call, Kept, View, asked, read, seq_of
+from highwater.dst.scenarios.database.shape import POLL_MS, Impl, Shape
 from highwater.dst.sim.kernel import Client
 from highwater.impl.db import compactor as compaction
 from highwater.impl.db.compaction import Form
@@ -15,7 +16,7 @@ from highwater.impl.db.tiers import Tiers
 from highwater.impl.protocols import checkpoints, db_reader
 from highwater.impl.protocols.database_gc import Options as GcOptions
 from highwater.impl.world import World
-from highwater.traces.protocols.db import ROOT
+from highwater.traces.protocols.db import ROOT, ROOTS
 from highwater.traces.protocols.db_calls import CALLS
 
 
@@ -46,15 +47,15 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
         actors.tell(client, "closed", b"")
 
 
-async def followed(actors: Actors, client: Client, world: World, impl: Impl) -> DbReader | None:
+async def followed(actors: Actors, client: Client, world: World, impl: Impl, root: str = ROOT) -> DbReader | None:
     """Open a reader that polls; None if that failed."""
-    instance = impl.reader(manifests_of(world, ROOT), ROOT, db_reader.Options(POLL_MS, actors.shape.lease_ms, 200, 8))
+    instance = impl.reader(manifests_of(world, root), root, db_reader.Options(POLL_MS, actors.shape.lease_ms, 200, 8))
     call = Call(actors, client)
     said = await said_by(CALLS, "follow", actors.in_time(client, instance.open()))
     call.end(said)
     if said.told != "opened":
         return None
-    actors.kept.append(View(call.place, seq_of(instance)))
+    actors.kept.append(Kept(root, View(call.place, seq_of(instance))))
     return instance
 
 
@@ -108,17 +109,20 @@ async def opened(actors: Actors, client: Client, world: World, impl: Impl, check
 async def compactor(actors: Actors, client: Client, world: World, number: int) -> None:
     """Open a compactor, and compact until another one has taken over; then open another one."""
     shape, impl, instance = actors.shape, actors.build(world, actors.shape, number), None
-    options = compaction.Options(0, Tiers(shape.sources, max(shape.sources, 4)), Form(200, 0, 64, 2), shape.pin_ms, 8)
     await begun(actors, client, world)
     while actors.left[client.name]:
         actors.left[client.name] -= 1
         await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.pause", 2 * shape.apart_ms))
         if instance is None:
-            instance = impl.compactor(compaction.stores_of(world, ROOT), ROOT, options)
+            instance = impl.compactor(compaction.stores_of(world, ROOT), ROOT, options_of(shape))
         if not instance.epoch and (await asked(actors, client, "begin", instance.open())).told != "opened":
             continue
         if (await asked(actors, client, "compact", compacted(instance))).told == "ended":
             instance = None
+
+
+def options_of(shape: Shape) -> compaction.Options:
+    return compaction.Options(0, Tiers(shape.sources, max(shape.sources, 4)), Form(200, 0, 64, 2), shape.pin_ms, 8)
 
 
 async def compacted(instance: DbCompactor) -> Any:
@@ -126,9 +130,15 @@ async def compacted(instance: DbCompactor) -> Any:
 
 
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
+    """Collect the database; in a run with clones, one of the two in each round."""
     shape, impl = actors.shape, actors.build(world, actors.shape, number)
-    stores, options = compaction.stores_of(world, ROOT), GcOptions(shape.min_age_ms, shape.fences)
+    options = GcOptions(shape.min_age_ms, shape.fences)
+
+    def collected() -> Awaitable[Said]:
+        root = ROOTS[actors.choose(f"{client.name}.root", len(ROOTS))] if shape.cloners else ROOT
+        stores = compaction.stores_of(world, root)
+        return said_by(CALLS, "collect", actors.in_time(client, impl.collect(stores, root, options)))
+
     await begun(actors, client, world)
     await actors.collect_in_rounds(
-        client, lambda: world.clock.sleep_ms(shape.min_age_ms // 2 + 1 + actors.choose(f"{client.name}.pause", 300)),
-        lambda: said_by(CALLS, "collect", actors.in_time(client, impl.collect(stores, ROOT, options))))
+        client, lambda: world.clock.sleep_ms(shape.min_age_ms // 2 + 1 + actors.choose(f"{client.name}.pause", 300)), collected)

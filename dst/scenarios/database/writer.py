@@ -3,7 +3,7 @@
 from typing import Any
 
 from highwater.dst.actors import Actors, said_by
-from highwater.dst.scenarios.database.calls import BYTES, Asked, Call, Taken, View, asked, joined, read
+from highwater.dst.scenarios.database.calls import BYTES, Asked, Call, Kept, Taken, View, asked, joined, read
 from highwater.dst.scenarios.database.shape import Impl, Shape
 from highwater.dst.sim.kernel import Client
 from highwater.impl.db.db import Db, Options
@@ -43,14 +43,14 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.apart", shape.apart_ms))
 
 
-async def opened(actors: Actors, client: Client, world: World, impl: Impl) -> Db | None:
+async def opened(actors: Actors, client: Client, world: World, impl: Impl, root: str = ROOT) -> Db | None:
     call = Call(actors, client)
-    said = await said_by(CALLS, "open", actors.in_time(client, impl.db.open(world, ROOT, options_of(actors.shape))))
+    said = await said_by(CALLS, "open", actors.in_time(client, impl.db.open(world, root, options_of(actors.shape))))
     db: Db | None = said.value
     call.end(said)
     if db is not None:
-        actors.kept.append(View(call.place, db.seq, db.epoch))
-    elif actors.auditing:
+        actors.kept.append(Kept(root, View(call.place, db.seq, db.epoch)))
+    elif actors.auditing and not actors.shape.destroyers:
         raise Failure("liveness", "liveness:open", f"{client.name} was told {said.keys}, with nobody else at work")
     return db
 
@@ -59,7 +59,7 @@ async def works(of: "Session") -> None:
     """Make calls until the writer is closed, or its caller has had enough."""
     actors, client = of.actors, of.client
     if actors.auditing:
-        await read(actors, client, of.db.seq, of.db, of.db.epoch)
+        await read(actors, client, of.db.seq, of.db, of.db.epoch, of.db.root)
         return
     for _ in range(1 + of.choose("session", actors.shape.calls)):
         if not actors.left[client.name] or of.db.wal.closed:
@@ -89,11 +89,11 @@ class Session:
         elif what == "snapshot":
             self.snapshots.append(db.snapshot())
         elif what == "read" or (what in ("reads", "end") and not self.snapshots):
-            await read(actors, client, db.seq, db, db.epoch)
+            await read(actors, client, db.seq, db, db.epoch, db.root)
         elif what in ("reads", "end"):
             one = self.snapshots[self.choose("snapshot", len(self.snapshots))]
             if what == "reads":
-                await read(actors, client, one.seq, one)
+                await read(actors, client, one.seq, one, root=db.root)
             else:
                 one.end()
                 self.snapshots.remove(one)
@@ -113,15 +113,15 @@ class Session:
 
     async def write(self, what: str, place: int | None = None) -> None:
         actors, client, db = self.actors, self.client, self.db
-        name = f"{client.name.partition('#')[2]}.{actors.named[client.name]}"
+        name = f"{'c' * (db.root != ROOT)}{client.name.partition('#')[2]}.{actors.named[client.name]}"
         actors.named[client.name] += 1
         batch = Batch(name, tuple(self.ops(
             what, name.encode(), self.choose("key", len(BYTES)) if place is None else place)))
         call, place = Call(actors, client, name), len(actors.kept)
-        actors.kept.append(Asked(batch, db.epoch))
+        actors.kept.append(Kept(db.root, Asked(batch, db.epoch)))
         said = await said_by(CALLS, "write", actors.in_time(client, db.write(list(batch.ops))))
         if said.value is not None:
-            actors.kept[place] = Asked(batch._replace(seq=said.value), db.epoch)
+            actors.kept[place] = Kept(db.root, Asked(batch._replace(seq=said.value), db.epoch))
         call.end(said, name.encode())
 
     async def layers(self) -> None:
@@ -138,7 +138,7 @@ class Session:
         await self.world.clock.sleep_ms(1 + self.choose("layer.waits", 2 * self.actors.shape.apart_ms))
         await asked(self.actors, self.client, "poll", self.db.poll())
         if not self.db.wal.closed:
-            await read(self.actors, self.client, snapshot.seq, snapshot)
+            await read(self.actors, self.client, snapshot.seq, snapshot, root=self.db.root)
 
     async def burst(self) -> None:
         """Write several batches at the same time, and perhaps flush in between."""
@@ -158,4 +158,4 @@ class Session:
             self.client, self.db.checkpoint(lifetime_ms, durable_only=durable)))
         call.end(said)
         if said.value is not None:
-            actors.kept.append(Taken(call.place, said.value, lifetime_ms is None))
+            actors.kept.append(Kept(self.db.root, Taken(call.place, said.value, lifetime_ms is None)))

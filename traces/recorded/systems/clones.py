@@ -18,6 +18,7 @@ from highwater.traces.recorded.judge import send
 from highwater.traces.recorded.orders import Refusal
 from highwater.traces.recorded.s3log import Body, Request
 from highwater.traces.recorded.systems.facts import Facts, Final, Namespaced
+from highwater.traces.recorded.systems.slatedb_files import is_begun_again
 from highwater.traces.recorded.systems.slatedb_layout import Place, content_of, key_of, mark_of
 
 FINAL = frozenset({(0, SSTS)})
@@ -165,7 +166,11 @@ def notes(facts: Facts, where: Namespaced, manifest: Manifest) -> None:
 
 
 def opens(facts: Facts, request: Request, where: Namespaced, before: Manifest, after: Manifest) -> Refusal | None:
-    if after.writer_epoch <= before.writer_epoch or before == Manifest():
+    """Judge a claim of the writer's epoch. The mark of a destroyed database raises it, too, and an attempt that is begun again.
+    """
+    if after.writer_epoch <= before.writer_epoch or before == Manifest() or is_begun_again(before, after):
+        return None
+    if destroyed.mark_of(after) not in (None, destroyed.mark_of(before)):
         return None
     clone = Clone(SSTS)
     return send(shared, facts.shared, shared.Client(clones=frozenset({(0, clone)})), lambda: (

@@ -8,6 +8,7 @@ matters. So a file is mapped together with the one before it, to what is lost an
     a checkpoint that is in it twice            an update of nobody: an update is in a history once
     an epoch that differs                       a claim. A program may leave out epochs: the next one stands for any higher one
     the mark of a destroyed database is new     a seal, which raises all epochs
+    the clone is begun again                    another file, of which only the counter that its WAL depends on is compared
 """
 
 from typing import Any
@@ -25,6 +26,9 @@ def change_of(folder: str, before: Any, after: Any) -> Edit:
     """Map two decoded files; None stands for one that the log does not show."""
     if before is None or after is None:
         return Edit()
+    if folder == "manifest" and is_begun_again(before, after):
+        behind = after.wal_id_last_seen < before.wal_id_last_seen
+        return Edit(File(frozenset([(None, "wal_id_last_seen")] if behind else [])))
     was, now = (tuple(getattr(one, role) for role in EPOCHS[folder]) for one in (before, after))
     marked = folder == "manifest" and mark_of(after) not in (None, mark_of(before))
     if was != now and not marked:
@@ -44,6 +48,14 @@ def change_of(folder: str, before: Any, after: Any) -> Edit:
         return Edit(File(frozenset([(None, one) for one in lost]), epochs=was), File(frozenset([*added, SEAL]), epochs=now))
     return Edit(File(frozenset([(None, one) for one in lost]), epochs=was), File(frozenset(added), epochs=now),
                   WRITER if new else None)
+
+
+def is_begun_again(before: Manifest, after: Manifest) -> bool:
+    """Return whether a cloner has begun its attempt again from another source: with other final checkpoints."""
+    if before.initialized or not before.external_dbs:
+        return False
+    was, now = ({one.final_checkpoint_id for one in of.external_dbs} for of in (before, after))
+    return not now <= was
 
 
 def compacted(manifest: Manifest) -> tuple[Any, ...]:
