@@ -1,14 +1,15 @@
 """Mutants of impl/db: bugs of a database on SlateDB's own bytes.
 
 Those of its protocols are in the files of the protocols. Here are those of the rows: which version of a key is shown, which
-stays, and when it is durable.
+stays, and when it is durable. Those of a database and its clone are in dst/mutants/db_clones.py.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
+from highwater.dst.mutants import db_clones
+from highwater.dst.mutants.db_clones import Build, instead
 from highwater.dst.scenario import Mutants
-from highwater.dst.scenarios.db import Impl
 from highwater.impl.codecs.json.wal import WalManifest
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import SstInfo
@@ -30,14 +31,9 @@ from highwater.impl.manifests.spans import Span
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.sequenced_metadata import Committed
 from highwater.impl.protocols.wal_fencing import Known, Wal
-from highwater.impl.world import ObjectStore
+from highwater.impl.world import ObjectStore, list_all
 
-Build = Callable[..., Impl]
 LATEST = (1 << 64) - 1
-
-
-def instead(**parts: Any) -> Build:
-    return lambda world, shape, number: Impl(**parts)
 
 
 def database(kind: type[Db]) -> Build:
@@ -130,6 +126,19 @@ class StopsAtFences(Wal):
             first += 1
         await super()._replay(first, flush_every)
         self.last_id = fence
+
+
+class PutsNoFence(Wal):
+    """Appends behind what is there, and puts no fence before."""
+
+    async def _fence(self) -> int:
+        after = self.namespace.key(self.known.manifest.replay_after)
+        ids = [self.namespace.file_id(entry.key) or 0 for entry in await list_all(self.world.store, self.namespace.prefix, after)]
+        return max(ids, default=self.known.manifest.replay_after) + 1
+
+    async def _replay(self, fence: int, flush_every: int | None) -> None:
+        await super()._replay(fence, flush_every)
+        self.last_id = fence - 1
 
 
 class DoesNotCheck(Wal):
@@ -311,6 +320,7 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "uploaded_later": ("a manifest is put before the SST that it names", flushing(UploadsLater)),
     "unheard_flush_is_done": ("a flush whose put had no reply is taken for done", flushing(BelievesInFlushes)),
     "replay_stops_at_fences": ("a writer replays the log up to the first fence in it", logging(StopsAtFences)),
+    "no_fence": ("a writer puts no fence when it opens", logging(PutsNoFence)),
     "append_not_checked": ("a writer does not compare the epoch after it has put an object", logging(DoesNotCheck)),
     "unheard_write_is_done": ("a write whose put had no reply is taken for done", logging(BelievesInPuts)),
     "replayed_twice": ("what a writer has replayed is written once more", database(ReplaysTwice)),
@@ -328,10 +338,13 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
                                     instead(compactor=CompactsTombstones)),
     "compaction_drops_versions": ("a compaction drops the versions that a snapshot sees", instead(compactor=CompactsVersions)),
     "inputs_deleted": ("a compactor deletes its inputs, and a checkpoint names them", instead(compactor=DeletesInputs)),
+    **db_clones.BUILDS,
 }
 SEEN = "history:", "call:get", "call:scan"  # what callers saw, or what is there in the end
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     **{name: (SEEN, SEEN) for name in BUILDS},
+    **db_clones.ORACLES,
+    "no_fence": (("refinement:fence",), ()),
     "uploaded_later": (("refinement:sst",), ("history:",)),
     "inputs_deleted": (("refinement:sst",), ("history:",)),
     "l0_order": ((*SEEN, "call:compact"), SEEN),

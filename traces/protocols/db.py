@@ -8,10 +8,11 @@ such a log has are found out on the way:
     whose request it is     after a crash a client is another one, which knows nothing
     who was told            a create counts as heard once its client goes on, for its reply may still be lost
 
-Three checks are of no part, because those models know a database's own SSTs only once they are shared:
+Four checks are of no part, because those models know a database's own SSTs only once they are shared:
 
 - A manifest names only SSTs that are there, in its own database and in those that it was cloned from.
 - No SST is deleted that the latest manifest names, or one that a listed checkpoint keeps, of this database or of a clone.
+- A record is put into the WAL by a writer that has put a fence there since it claimed its epoch.
 - No WAL object is deleted that a listed checkpoint has seen, and that its manifest has not flushed.
 
 There are two databases: ROOT, and CLONE, which is cloned from it in some runs. A database that is destroyed keeps nothing.
@@ -33,7 +34,7 @@ from highwater.traces.protocols.db_calls import CALLS
 from highwater.traces.recorded.orders import Step
 from highwater.traces.recorded.s3log import Body, Listed, Request
 from highwater.traces.recorded.s3store import Change
-from highwater.traces.recorded.systems.facts import Knobs, Namespaced
+from highwater.traces.recorded.systems.facts import WRITER, Knobs, Namespaced
 from highwater.traces.recorded.systems.slatedb import Slatedb
 from highwater.traces.recorded.systems.slatedb_layout import content_of
 from highwater.traces.refine import Failure, Refiner
@@ -189,10 +190,20 @@ class Trace(trace.Trace):
                 self._check_sst_spared(e, of)
             elif e.key.startswith(of.wal.prefix):
                 self._check_log_spared(e, of)
+        elif e.op == "create" and e.key.startswith(of.wal.prefix):
+            self._check_fenced(e, of)
         elif e.op == "create" and e.key.startswith(of.manifests.prefix):
             manifest = content_of("manifest", body_of(e.body))
             if isinstance(manifest, Manifest) and (of.manifests.file_id(e.key) or 0) > self._latest(of):
                 self._check_ssts_there(e, of, manifest)
+
+    def _check_fenced(self, e: Event, of: Folders) -> None:
+        """The released writers know by fences alone that there is a later one."""
+        facts = self.machine.facts
+        epoch = facts.epochs.get((self._life(e), Namespaced(BUCKET, of.root, "manifest"), WRITER))
+        if e.body and e.awaited and epoch is not None and not any(
+                fenced == epoch and where.root == of.root for (where, _), fenced in facts.fences.items()):
+            raise self._refused("fence", f"{e.client} puts {e.key} with epoch {epoch}, and has put no fence since it claimed that")
 
     def _check_ssts_there(self, e: Event, of: Folders, manifest: Manifest) -> None:
         there, external = self.machine.store.versions, externals(manifest) if manifest.initialized else ()

@@ -42,6 +42,7 @@ def damaged(told: str, doubt: str = "in doubt", update: str = NONE) -> dict[str,
 
 FENCED = "another writer has opened: open another one"
 OF_AN_OPEN_WRITER = {**damaged("failed"), **failing("FencedUnapplied", "Closed", means=FENCED), **failing("Unavailable")}
+NO_CLONE = failing("NotInitialized", means="it is a clone that is not complete: finish it first")
 DESTROYED = failing("DatabaseDestroyed", means="the database was destroyed: only what is listed can still be deleted")
 OF_AN_UPDATE = {**damaged("failed"), **failing("NoLatest", "Unavailable"), **DESTROYED,
                 **doubtful("it may be listed: call again with the same id")}
@@ -51,7 +52,7 @@ CALLS: Calls = with_timeouts({
     "open": {
         "Db": returns("opened", "the writer has all rows that were acknowledged before", update=NONE),
         **damaged("failed"),
-        **failing("FencedUnapplied", "UpdateConflict", "Unavailable", "NoLatest"), **DESTROYED,
+        **failing("FencedUnapplied", "UpdateConflict", "Unavailable", "NoLatest"), **DESTROYED, **NO_CLONE,
         **doubtful("it is not open; an epoch may be claimed, so that other writers are fenced"),
     },
     "write": {
@@ -70,7 +71,7 @@ CALLS: Calls = with_timeouts({
     **{call: {"tuple": returns("read", "what the newest rows show", update=NONE), **OF_AN_OPEN_WRITER,
               **failing("CannotRead", means=LOST)} for call in ("get", "scan")},
     "follow": {"NoneType": returns("opened", "the reader shows all that was acknowledged before", update=NONE),
-               **OF_AN_UPDATE, **OF_FEW_ATTEMPTS, **failing("NotReadable", "CheckpointEnded", means=LOST)},
+               **OF_AN_UPDATE, **OF_FEW_ATTEMPTS, **failing("NotReadable", "CheckpointEnded", means=LOST), **NO_CLONE},
     "view": {"NoneType": returns("opened", "the reader shows what the checkpoint keeps", update=NONE), **damaged("failed"),
              **failing("CheckpointMissing", "CheckpointEnded", "NotReadable", means=LOST),
              **failing("NoLatest", "Unavailable", "NotFound")},
@@ -79,7 +80,7 @@ CALLS: Calls = with_timeouts({
     **{call: {**dict.fromkeys(("Committed", "Recognised"), returns("done", "the checkpoint is changed", update=NONE)),
               **failing("CheckpointMissing", "CheckpointEnded", means=LOST), **OF_AN_UPDATE, **OF_FEW_ATTEMPTS}
        for call in ("refresh", "delete")},
-    "begin": {"int": returns("opened", "the compactor has this epoch", update=NONE), **OF_AN_UPDATE, **OF_FEW_ATTEMPTS,
+    "begin": {"int": returns("opened", "the compactor has this epoch", update=NONE), **OF_AN_UPDATE, **OF_FEW_ATTEMPTS, **NO_CLONE,
               "FencedInDoubt": indefinite("ended", "another compactor has opened", NONE)},
     "compact": {
         "Compaction": returns("compacted", "the result is in the manifest", update=NONE),

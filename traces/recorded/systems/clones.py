@@ -77,11 +77,20 @@ def is_being_deleted(facts: Facts, bucket: str, root: str) -> bool:
     return bool(facts.store.version(mark_of(bucket, root)))
 
 
+def is_emptied(facts: Facts, bucket: str, root: str) -> bool:
+    """Return whether everything of a database is being deleted. With our mark that begins with the tombstone: until then others
+    still collect what they may."""
+    return is_being_deleted(facts, bucket, root) or is_sealed(facts, bucket, root)
+
+
+def is_sealed(facts: Facts, bucket: str, root: str) -> bool:
+    return facts.boundary.get(Namespaced(bucket, root, "manifest"), 0) >= destroyed.SEALED
+
+
 def is_destroyed(facts: Facts, bucket: str, root: str) -> bool:
     """Return whether a database has our mark: in its latest manifest, or, when that is gone, in the boundary."""
-    where = Namespaced(bucket, root, "manifest")
     manifest = manifest_of(facts, bucket, root)
-    return bool(manifest and destroyed.mark_of(manifest)) or facts.boundary.get(where, 0) >= destroyed.SEALED
+    return bool(manifest and destroyed.mark_of(manifest)) or is_sealed(facts, bucket, root)
 
 
 def named(has: object) -> frozenset[int]:
@@ -127,11 +136,17 @@ def creates_final(facts: Facts, request: Request, where: Namespaced, before: Man
 def detaches(facts: Facts, request: Request, where: Namespaced, before: Manifest, pin: str, final: Final) -> Refusal | None:
     (bucket, root), base = final.clone, Parent(SSTS, FINAL)
     clone, needs = manifest_of(facts, bucket, root), [*names(facts, bucket, root, pin)]
-    begun = clone is not None and not clone.initialized and not is_destroyed(facts, bucket, root)
+    begun = clone is not None and not clone.initialized and not is_destroyed(facts, bucket, root) and is_of_attempt(clone, pin)
     w = shared.Client(frozenset({base}), unnamed=named(not needs and not begun))
     return send(shared, facts.shared, w, lambda: (
         f"{request.client} takes final checkpoint {pin} of {root} from {where.root}, or gives it a lifetime, and {root} "
         + (f"names {needs[0]} there" if needs else "is not initialized")), "Detach", base, 0) or facts.count("Detach")
+
+
+def is_of_attempt(clone: Manifest, final: str) -> bool:
+    """Return whether a clone that is not initialized needs a final, and it is not that of an attempt which was begun again."""
+    one = entries(clone).get(final)
+    return one is None or bool(one.sst_ids) or one == clone.external_dbs[0]
 
 
 def clone_puts(facts: Facts, request: Request, where: Namespaced, before: Manifest | None, after: Manifest) -> Refusal | None:

@@ -18,7 +18,7 @@ from highwater.traces.recorded.orders import Refusal
 from highwater.traces.recorded.s3log import Request
 from highwater.traces.recorded.s3store import Key
 from highwater.traces.recorded.systems import clones
-from highwater.traces.recorded.systems.clones import OTHER, is_marked, listed, manifest_of, named, names
+from highwater.traces.recorded.systems.clones import OTHER, listed, manifest_of, named, names
 from highwater.traces.recorded.systems.facts import Facts, Namespaced
 from highwater.traces.recorded.systems.sequences import boundary_of
 from highwater.traces.recorded.systems.slatedb_layout import DATA, Place
@@ -37,7 +37,7 @@ def deletes_data(facts: Facts, request: Request, key: Key) -> Refusal | None:
     if match is None:
         return None
     bucket, (root, sst) = key[0], match.groups("")
-    if is_marked(facts, bucket, root):
+    if clones.is_emptied(facts, bucket, root):
         return deletes_database(facts, request, key, bucket, root)
     finals, parent = facts.shown.get((bucket, root, sst), NONE), manifest_of(facts, bucket, root)
     if not finals:
@@ -91,6 +91,9 @@ def seals(facts: Facts, request: Request, place: Place) -> Refusal | None:
 
 
 def deletes_database(facts: Facts, request: Request, key: Key, bucket: str, root: str) -> Refusal | None:
+    """DeleteDb. The tombstone was judged by itself: a manifest that is put behind it is in no history, and keeps nothing."""
+    if clones.is_sealed(facts, bucket, root):
+        return facts.count("DeleteDb")
     base = Parent(SSTS, OTHER if (pin := active(facts, request, bucket, root)) else NONE, True)
     return send(shared, facts.shared, shared.Client(frozenset({base})), lambda: (
         f"{request.client} {request.op}s {key[1]}, and checkpoint {pin} is active in it{whose(facts, bucket, root, pin)}"),

@@ -54,7 +54,7 @@ class Slatedb:
             if op == "put":
                 return deletion.marks(facts, request, place) if done(request) else None
             return deletion.ends(facts, place) if op == "delete" and self.store.version(key) else None
-        if op == "delete" and place.folder != "gc" and clones.is_marked(facts, place.where.bucket, place.where.root):
+        if op == "delete" and place.folder != "gc" and clones.is_emptied(facts, place.where.bucket, place.where.root):
             return deletion.deletes_database(facts, request, key, place.where.bucket, place.where.root)
         if op == "put" and place.folder != "gc" and not done(request):
             return facts.count("CreateConflict")
