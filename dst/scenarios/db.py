@@ -1,5 +1,5 @@
 """Simulate a whole database on SlateDB's own bytes: writers that take over from each other, readers, operators, compactors and
-collectors (impl/db).
+collectors (impl/db). One run in six has a clone, too: cloners, which work in it, and destroyers.
 
 traces/protocols/db.py judges each request. What callers saw is judged by the rows: each write has a number, and each read shows
 the newest versions at or below its own (traces/histories/versions.py). At the end the database is opened once more, and each
@@ -18,12 +18,13 @@ from highwater.dst.scripts import db_compactor as of_compactors
 from highwater.dst.scripts import db_reads as of_reads
 from highwater.dst.world.tampering import DAMAGE
 from highwater.traces.event import Event
-from highwater.traces.protocols.db import KEYS, SSTS, WAL, Constants, Trace, refiner
+from highwater.traces.protocols.db import CLONE, FOLDERS, KEYS, SSTS, WAL, Constants, Trace, refiner
 from highwater.traces.protocols.db_calls import WORDS
 from highwater.traces.refine import refiner_of
 
 __all__ = ["SCENARIO", "Impl", "production"]
 
+OF_CLONE = FOLDERS[CLONE]
 ROLES = {"Writer": ("writers", "calls"), "Reader": ("readers", "reads"), "Operator": ("operators", "changes"),
          "Compactor": ("compactors", "compactions"), "Collector": ("collectors", "rounds"),
          "Cloner": ("cloners", "clones"), "Destroyer": ("destroyers", "destroys")}
@@ -38,7 +39,10 @@ def trace_options(shape: Shape) -> list[str]:
     return [*[f"--shape skew_ms={shape.skew_ms}"] * bool(shape.skew_ms), *["--shape fences=True"] * shape.fences]
 
 
-MOMENTS = ("flushed", "compacted", "sst collected", "wal collected", "taken over")
+MOMENTS = ("flushed", "compacted", "sst collected", "wal collected", "taken over", "cloned", "wal copied", "clone written to",
+           "clone compacted", "detached", "clone in the way", "destroyed")
+OF_A_CLONE = {"cloned": "cloned", "detached": "detached", "written": "clone written to", "compacted": "clone compacted",
+              "pinned": "clone in the way", "destroyed": "destroyed"}  # what is told -> its witness
 
 
 def moments_of(events: list[Event], shape: Shape) -> set[str]:
@@ -47,6 +51,9 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
         if e.kind == "told":
             found |= {"compacted"} & {e.op}
             openers |= {e.client} if e.op == "opened" and e.client.startswith("Writer") else set()
+            found |= {OF_A_CLONE.get(e.op, "")} - {""} if e.client.startswith(("Cloner", "Destroyer")) else set()
+        elif e.kind == "applied" and e.op == "create" and e.status == 200 and e.body and e.key.startswith(OF_CLONE.wal.prefix):
+            found |= {"wal copied"} if "/" not in e.client else set()  # a task of a cloner is its writer
         elif e.kind == "applied" and e.op == "create" and e.key.startswith(SSTS):
             found |= {"flushed"} if e.client.startswith("Writer") else set()
         elif e.kind == "applied" and e.op == "delete" and e.status == 204:

@@ -41,7 +41,17 @@ def test_a_hard_mark_and_the_seal_need_that_nothing_is_pinned():
     fails(destroyed(PINNED), "CHECK_PINS")
     passes(destroyed(PINNED, SOFT))
     fails(destroyed(PINNED, SOFT).advance("D", SEALED), "CHECK_PINS")
-    fails(destroyed(PINNED, SOFT).delete("D", key(1)), "CHECK_PINS")
+    fails(destroyed(PINNED, SOFT).delete("D", key(1)), "DeletedIsBehindBoundary")
+    fails(destroyed(PINNED, SOFT).advance("D", 1).delete("D", key(1)), "PinnedIsKept")
+
+
+def test_during_the_grace_of_a_soft_mark_others_collect_as_before():
+    later = FIRST._replace(checkpoints=(Checkpoint(UUID, 2, 0, 0),))
+    passes(destroyed(later, SOFT).advance("D", 1).delete("D", key(1)))
+
+
+def test_what_is_put_behind_the_tombstone_keeps_nothing():
+    passes(sealed(destroyed()).create("A", 1, of=PINNED).delete("D", key(1)))
 
 
 def test_the_mark_fences_every_writer_and_does_nothing_else():
@@ -80,3 +90,29 @@ def test_a_destroyed_clone_lets_go_of_its_parent(kind):
         passes(log)
     else:
         fails(log, "DETACH_UNNAMED")
+
+
+OTHER = "01740ee5-6459-44af-9a45-85deb6e468e5"
+AGAIN = CLONE._replace(writer_epoch=1, compactor_epoch=1, wal_id_last_seen=1, external_dbs=(
+    ExternalDb("db", UUID, OTHER, (L0.id,)), CLONE.external_dbs[0]._replace(sst_ids=())))
+
+
+def begun_again(of: Manifest = AGAIN) -> Two:
+    """A cloner begins again from a later source: the final of its first attempt is there already."""
+    parent = PINNED._replace(l0=(L0,))
+    pinned = parent._replace(checkpoints=(*parent.checkpoints, Checkpoint(FINAL, 1, 0, 0)))
+    log = Two().put("C", "db", 1, parent).put("C", "clone", 1, CLONE._replace(wal_id_last_seen=1)).put("C", "db", 2, pinned)
+    return log.put("C", "clone", 2, of)
+
+
+def test_a_clone_that_is_begun_again_claims_epochs_and_lets_go_of_its_old_final():
+    passes(begun_again())
+    passes(begun_again().put("C", "db", 3, PINNED._replace(l0=(L0,))))
+    fails(begun_again(CLONE._replace(writer_epoch=1, wal_id_last_seen=1)), "OPEN_INITIALIZED")
+    fails(begun_again(AGAIN._replace(wal_id_last_seen=0)), "OthersChangesAreKept")
+    passes(begun_again(marked(CLONE._replace(wal_id_last_seen=1), SOFT)))
+
+
+def test_the_final_of_the_attempt_that_runs_stays():
+    parent = PINNED._replace(l0=(L0,))
+    fails(begun_again(CLONE._replace(wal_id_last_seen=2)).put("C", "db", 3, parent), "DETACH_UNNAMED")

@@ -7,7 +7,7 @@ its rows is believed.
 
 from highwater.impl.codecs.manifest import Manifest
 from highwater.traces.event import Event
-from highwater.traces.histories.versions import Logged, objects
+from highwater.traces.histories.versions import Logged, logged, objects
 from highwater.traces.protocols.db import CLONE, FOLDERS, ROOT
 from highwater.traces.recorded.systems.slatedb_layout import decoded
 
@@ -29,6 +29,8 @@ def first_manifest(events: list[Event]) -> Manifest | None:
 
 def log_of_clone(events: list[Event], first: Manifest) -> tuple[Logged, int]:
     """Return the rows of a clone in their order, and the highest number among those of its source."""
+    if not first.external_dbs:  # a writer was faster than the cloner: it is a database of its own
+        return logged(events, FOLDERS[CLONE].wal), 0
     source = first.external_dbs[0].source_checkpoint_id
     parent = manifests(events, ROOT)
     kept = next(parent[one.manifest_id] for _, manifest in sorted(parent.items()) for one in manifest.checkpoints

@@ -24,19 +24,20 @@ from highwater.traces.protocols.db_calls import CALLS
 ATTEMPTS = ("clone", "clone", "seen", "seen", "stop", "again")  # what a cloner does until it has a clone
 USES = ("work", "work", "work", "read", "compact", "compact", "detach")  # and then
 ATTEMPT_MS = 400  # of an attempt, about
+THERE, BEGUN = "there", "in doubt"
 DETACHED = "OtherParent"  # said of a clone that is there, and is detached already
 COMPACTIONS = 3  # of one call, at most
 
 
 async def cloner(actors: Actors, client: Client, world: World, number: int) -> None:
-    """Clone the database, and use the clone."""
-    impl, is_there = actors.build(world, actors.shape, number), False
+    """Clone the database, and use the clone; sometimes also one that is perhaps not complete."""
+    impl, said = actors.build(world, actors.shape, number), ""
     await begun(actors, client, world)
     while actors.left[client.name]:
         actors.left[client.name] -= 1
         await actors.pause(client, world)
-        if not is_there:
-            is_there = await cloned(actors, client, world, impl)
+        if not said or (said != THERE and actors.choose(f"{client.name}.early", 3)):
+            said = await cloned(actors, client, world, impl)
             continue
         what = USES[actors.choose(f"{client.name}.use", len(USES))]
         if what == "work":
@@ -53,8 +54,8 @@ async def cloner(actors: Actors, client: Client, world: World, number: int) -> N
             await asked(actors, client, "detach", impl.detach(lambda root: manifests_of(world, root), CLONE))
 
 
-async def cloned(actors: Actors, client: Client, world: World, impl: Impl) -> bool:
-    """Clone the database, or finish an attempt that is there; return whether there is a clone.
+async def cloned(actors: Actors, client: Client, world: World, impl: Impl) -> str:
+    """Clone the database, or finish an attempt that is there; return THERE, BEGUN if there may be an attempt, or "".
 
     "seen": from a checkpoint that has seen the WAL. "stop": the caller gives up. "again": begin again from another source."""
     what, source = ATTEMPTS[actors.choose(f"{client.name}.attempt", len(ATTEMPTS))], None
@@ -63,16 +64,16 @@ async def cloned(actors: Actors, client: Client, world: World, impl: Impl) -> bo
         source = checkpoints.new_id(manifests)
         said = await asked(actors, client, "take", take_seen(manifests, source, actors.shape.lease_ms))
         if said.told != "taken":
-            return False
+            return ""
     again = what == "again" or (what == "seen" and actors.choose(f"{client.name}.again", 2) == 1)
     call = impl.clone(lambda root: manifests_of(world, root), CLONE, ROOT, source, again)
     if what == "stop":
         call = world.clock.timeout(1 + actors.choose(f"{client.name}.stop", ATTEMPT_MS), call)
     said = await asked(actors, client, "clone", call)
     if said.told == "cloned" or said.keys[1] == DETACHED:
-        return True
+        return THERE
     await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.apart", actors.shape.apart_ms))
-    return False
+    return BEGUN if said.told == BEGUN else ""
 
 
 async def read_it(actors: Actors, client: Client, world: World, impl: Impl) -> None:
