@@ -133,8 +133,8 @@ class PutsNoFence(Wal):
 
     async def _fence(self) -> int:
         after = self.namespace.key(self.known.manifest.replay_after)
-        ids = [self.namespace.file_id(entry.key) or 0 for entry in await list_all(self.world.store, self.namespace.prefix, after)]
-        return max(ids, default=self.known.manifest.replay_after) + 1
+        entries = await list_all(self.world.store, self.namespace.prefix, after)
+        return max([self.namespace.file_id(entry.key) or 0 for entry in entries], default=self.known.manifest.replay_after) + 1
 
     async def _replay(self, fence: int, flush_every: int | None) -> None:
         await super()._replay(fence, flush_every)

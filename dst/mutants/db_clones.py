@@ -12,7 +12,7 @@ from highwater.dst.mutants.destroy import delete_manifests, finish_as, mark_as
 from highwater.dst.scenarios.db import Impl
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.sst_ids import named
-from highwater.impl.db.db import Db, Options
+from highwater.impl.db.db import USUAL, Db, Options
 from highwater.impl.db.manifest import FIRST, WrittenManifest
 from highwater.impl.errors import NotFound
 from highwater.impl.layout import key_of_sst
@@ -32,7 +32,7 @@ class OpensEarly(Db):
     """Opens a clone that is not initialized."""
 
     @classmethod
-    async def open(cls, world: Any, root: str, options: Options = Options()) -> Db:
+    async def open(cls, world: Any, root: str, options: Options = USUAL) -> Db:
         db = cls(world, root, options)
         await db.manifests.initialise(FIRST)
         db.wal = await db._opened(WrittenManifest(db.manifests, root, db._oldest_snapshot, options.built))

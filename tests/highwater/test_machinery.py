@@ -87,6 +87,8 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     **OF_CLONES,
     "dst/mutants/database_gc": {"impl/protocols/manifest_compactions"},  # whose two sequences it has
     "dst/mutants/db": {f"impl/protocols/{of}" for of in ("checkpoints", "wal_fencing")},  # of which a database is made
+    "dst/mutants/db_clones": {*(f"dst/mutants/{of}" for of in ("clones", "destroy")), *(f"impl/protocols/{of}" for of in (
+        "clones", "database_gc", "destroy", "manifest_compactions"))},  # whose bugs it has
     "dst/mutants/destroy": {"impl/protocols/checkpoints"},
     "dst/mutants/known_latest": {f"dst/mutants/{BOUNDARY}"},
     "dst/mutants/log_gc": {f"{room}/{BOUNDARY}" for room in ("dst/mutants", "impl/protocols")},  # it has its storage
@@ -94,7 +96,9 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/mutants/wal_fencing": {"impl/kv/wal"},
     "dst/scenarios/database_gc": {"impl/protocols/database_metadata", "impl/protocols/manifest_compactions"},  # its checkpoints
     "dst/scenarios/database/others": {f"impl/protocols/{of}" for of in ("checkpoints", "database_gc", "db_reader")},
-    "dst/scenarios/database/shape": {"impl/protocols/database_gc"},
+    "dst/scenarios/database/cloner": {f"impl/protocols/{of}" for of in ("checkpoints", "database_clones", "destroy")},
+    "dst/scenarios/database/end": {"impl/protocols/destroy_mark"},
+    "dst/scenarios/database/shape": {f"impl/protocols/{of}" for of in ("clones", "database_gc", "destroy")},
     "dst/scenarios/destroy": {"impl/protocols/checkpoints", "traces/protocols/checkpoints_contents"},  # its clones' pins
     "dst/scenarios/known_latest": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols")},
     "dst/scenarios/sequenced_metadata_boundary": {"dst/scripts/boundary_object", "dst/scripts/sequenced_metadata"},

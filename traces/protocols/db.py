@@ -203,13 +203,13 @@ class Trace(trace.Trace):
         epoch = facts.epochs.get((self._life(e), Namespaced(BUCKET, of.root, "manifest"), WRITER))
         if e.body and e.awaited and epoch is not None and not any(
                 fenced == epoch and where.root == of.root for (where, _), fenced in facts.fences.items()):
-            raise self._refused("fence", f"{e.client} puts {e.key} with epoch {epoch}, and has put no fence since it claimed that")
+            raise self._refused("fence", f"{e.client} puts {e.key} with epoch {epoch}, and has put no fence with that epoch")
 
     def _check_ssts_there(self, e: Event, of: Folders, manifest: Manifest) -> None:
         there, external = self.machine.store.versions, externals(manifest) if manifest.initialized else ()
         for root, ssts in ((of.root, manifest.named_ssts), *external):
             if gone := [sst for sst in sorted(ssts) if not there.get((BUCKET, key_of_sst(root, sst)))]:
-                raise self._refused("sst", f"{e.client} puts {e.key}, which names {gone[0]} of {root}, and there is no such SST")
+                raise self._refused("sst", f"{e.client} puts {e.key}, which names {gone[0]} of {root}, and there is none")
 
     def _check_sst_spared(self, e: Event, of: Folders) -> None:
         sst = sst_of(of.root, e.key)

@@ -80,7 +80,8 @@ CALLS: Calls = with_timeouts({
     **{call: {**dict.fromkeys(("Committed", "Recognised"), returns("done", "the checkpoint is changed", update=NONE)),
               **failing("CheckpointMissing", "CheckpointEnded", means=LOST), **OF_AN_UPDATE, **OF_FEW_ATTEMPTS}
        for call in ("refresh", "delete")},
-    "begin": {"int": returns("opened", "the compactor has this epoch", update=NONE), **OF_AN_UPDATE, **OF_FEW_ATTEMPTS, **NO_CLONE,
+    "begin": {"int": returns("opened", "the compactor has this epoch", update=NONE), **NO_CLONE,
+              **OF_AN_UPDATE, **OF_FEW_ATTEMPTS,
               "FencedInDoubt": indefinite("ended", "another compactor has opened", NONE)},
     "compact": {
         "Compaction": returns("compacted", "the result is in the manifest", update=NONE),
@@ -93,8 +94,9 @@ CALLS: Calls = with_timeouts({
                 **OF_AN_UPDATE},
     "clone": {
         **dict.fromkeys(("Committed", "Recognised"), returns("cloned", "the clone is initialized, and pinned", update=NONE)),
-        **OF_AN_UPDATE, **failing("CheckpointMissing", "CheckpointEnded", "SourceBehind", "WalObjectMissing", "NotFound", means=(
-            "the source is gone, or too old: begin again from another one")),
+        **OF_AN_UPDATE,
+        **failing("CheckpointMissing", "CheckpointEnded", "SourceBehind", "WalObjectMissing", "NotFound",
+                  means="the source is gone, or too old: begin again from another one"),
         **failing("OtherParent", "NotPinned", "NotInitialized", means="there is no such clone, and there will be none"),
         "AttemptReplaced": indefinite("in doubt", "another cloner has begun again: call again", NONE),
         "ObjectVersionBehindBoundary": indefinite("in doubt", "there was a database at the clone's path, or there is", NONE),

@@ -1,7 +1,7 @@
-"""The clients of a clone of a whole database: cloners, which use and detach it, too; and destroyers of the clone or the database.
+"""The clients of a clone of a whole database: cloners and destroyers.
 
 A cloner clones the database, in several attempts if need be. Then it works in the clone as writer, reader and compactor, and
-detaches it. A destroyer marks one of the two, and finishes what is marked.
+detaches it. A destroyer marks the database or its clone, and finishes what is marked.
 """
 
 from typing import Any
