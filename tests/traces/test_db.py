@@ -8,22 +8,24 @@ from highwater.dst.mutants.db import BUILDS
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import named
 from highwater.dst.scenarios.database.calls import View as Viewed
+from highwater.dst.scenarios.database.cloned import first_manifest, log_of_clone
 from highwater.dst.scenarios.database.end import histories
 from highwater.dst.simulate import simulate
 from highwater.dst.zoo import expected
+from highwater.impl.codecs.destroyed import MARK, SEALED
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
-from highwater.impl.codecs.slatedb.tables import Checkpoint, Sst, SstInfo, View
+from highwater.impl.codecs.slatedb.tables import Checkpoint, ExternalDb, Sst, SstInfo, View
 from highwater.impl.db.build import wal_of
 from highwater.impl.db.rows import MERGE, TOMBSTONE, VALUE, Row
 from highwater.impl.db.writes import delete, put
-from highwater.impl.layout import key_of_sst
+from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.manifests.spans import EVERYTHING
 from highwater.traces.event import EMPTY, Event
 from highwater.traces.histories.serial import Operation, anomalies
 from highwater.traces.histories.versions import Batch, Logged, Read, logged, of_batches, of_reads, possible
 from highwater.traces.histories.versions import named as names_of
-from highwater.traces.protocols.db import MANIFESTS, ROOT, WAL
+from highwater.traces.protocols.db import CLONE, FOLDERS, MANIFESTS, ROOT, WAL
 from highwater.traces.protocols.db_calls import CALLS
 from highwater.traces.recorded.systems.slatedb_files import change_of
 from highwater.traces.refine import Failure
@@ -187,6 +189,88 @@ def test_a_log_object_that_a_checkpoint_has_seen_stays():
     seen = "create", MANIFESTS.key(1), ManifestCodec().encode(Manifest(initialized=True, wal_id_last_seen=1)), 200
     assert refusal(seen, ("delete", WAL.key(1), b"", 204)) == "refinement:wal"
 
+
+# --- a clone
+
+SOURCE, FINAL = (Checkpoint(f"00000000-0000-0000-0000-00000000000{end}", 1, 0, 0) for end in "af")
+OF_CLONE = FOLDERS[CLONE].manifests
+
+
+def clone_of(sst: str, i: int = 1, **more: Any) -> tuple[str, str, bytes, int]:
+    """Return the put of a clone's manifest that names an SST of the parent."""
+    of = Manifest(l0=(View(sst, sst),), ssts=(Sst(sst, SstInfo(b"a"), 2),),
+                  external_dbs=(ExternalDb(ROOT, SOURCE.id, FINAL.id, (sst,)),))
+    return "create", OF_CLONE.key(i), ManifestCodec().encode(of._replace(**more)), 200
+
+
+BEGUN = [*UPLOADS, ("create", MANIFESTS.key(1), manifest(SSTS[0], checkpoints=(SOURCE,)), 200), ASKS, clone_of(SSTS[0]),
+         ("get", OF_CLONE.boundary_key, b"", 404)]
+
+
+def test_a_clone_names_what_is_there_and_that_stays():
+    """A final of another manifest than the source's keeps nothing of what the clone names."""
+    wrong = [*BEGUN, second(FINAL._replace(manifest_id=2)), ASKS]
+    assert refusal(*wrong, GONE) == "refinement:SPARE_PINNED" and refusal(*BEGUN, second(FINAL), ASKS, GONE) == "refinement:sst"
+    assert refusal(*wrong, clone_of(SSTS[0], 2, initialized=True), GONE) == "refinement:sst"
+    assert refusal(clone_of(SSTS[0])) == "" and refusal(clone_of(SSTS[0], initialized=True)) == "refinement:sst"
+
+
+def test_a_record_is_put_behind_a_fence_of_its_own_epoch():
+    claim = "create", MANIFESTS.key(2), manifest(SSTS[0], writer_epoch=1), 200
+    opened = [*UPLOADS, FIRST, ASKS, claim, ASKS]
+    record = "create", WAL.key(2), wal_of([row(1)]).body, 200
+    assert refusal(*opened, record) == "refinement:fence"
+    assert refusal(*opened, ("create", WAL.key(1), b"", 200), record) == ""
+
+
+def told(*requests: tuple[str, str, bytes, int], result: str) -> str:
+    """Return the signature of an answer after these requests that says that an object is gone; "" if it is allowed."""
+    trace = named(STEM).trace_of(named(STEM).shape())
+    for number, request in enumerate(requests, 1):
+        trace.observe(applied(*request, number))
+    try:
+        trace.observe(EMPTY._replace(
+            t_ms=99, client="Operator#0", kind="told", op="failed", keys=("delete", result, "definite")))
+    except Failure as failure:
+        return failure.signature
+    return ""
+
+
+def test_objects_are_gone_only_once_a_database_is_destroyed():
+    mark = Checkpoint(MARK, 2, 0, 0, name="destroyed hard 5 5")
+    marked = "create", MANIFESTS.key(2), manifest(SSTS[0], checkpoints=(mark,), writer_epoch=1, compactor_epoch=1), 200
+    destroyed = [*UPLOADS, FIRST, ASKS, marked, ASKS]
+    seal = "create", MANIFESTS.boundary_key, b"%d" % SEALED, 200
+    assert refusal(*destroyed, GONE) == "refinement:sst" and refusal(*destroyed, seal, GONE) == ""
+    assert refusal(*destroyed, seal, GONE, ("create", MANIFESTS.key(3), *marked[2:])) == ""  # in no history
+    assert told(*destroyed, result="NotFound") == "call:delete NotFound" and told(*destroyed, seal, result="NotFound") == ""
+    assert told(*destroyed, seal, result="DamagedObject") == "call:delete DamagedObject"
+
+
+def wrote(wal: Namespace, i: int, seq: int) -> Event:
+    return applied("create", wal.key(i), wal_of([row(seq)]).body)
+
+
+def test_a_clone_begins_with_the_rows_of_its_source():
+    of_clone = FOLDERS[CLONE].wal
+    kept = applied("create", MANIFESTS.key(1), ManifestCodec().encode(Manifest(
+        initialized=True, replay_after_wal_id=1, wal_id_last_seen=2, last_l0_seq=1)))
+    lists = applied("create", MANIFESTS.key(2), ManifestCodec().encode(Manifest(
+        initialized=True, wal_id_last_seen=3, checkpoints=(SOURCE,))))
+    clone = applied(*clone_of(SSTS[0])[:2], ManifestCodec().encode(Manifest(
+        initialized=True, external_dbs=(ExternalDb(ROOT, SOURCE.id, FINAL.id),))))
+    events = [wrote(WAL, 1, 1), wrote(WAL, 2, 2), kept, wrote(WAL, 3, 3), lists, clone, wrote(of_clone, 2, 2),
+              wrote(of_clone, 3, 7)]
+    first = first_manifest(events)
+    assert first is not None
+    log, last = log_of_clone(events, first)
+    assert ([one.seq for one in log.rows], last) == ([1, 2, 7], 2)
+    log, last = log_of_clone(events, first._replace(external_dbs=()))
+    assert ([one.seq for one in log.rows], last) == ([2, 7], 0)
+    assert first_manifest(events[:5]) is None
+
+
+# --- what two manifests differ in
 
 def test_a_compaction_may_leave_no_row_and_so_no_run():
     before = ManifestCodec().decode(manifest(SSTS[0]))

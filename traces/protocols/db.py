@@ -194,7 +194,8 @@ class Trace(trace.Trace):
             self._check_fenced(e, of)
         elif e.op == "create" and e.key.startswith(of.manifests.prefix):
             manifest = content_of("manifest", body_of(e.body))
-            if isinstance(manifest, Manifest) and (of.manifests.file_id(e.key) or 0) > self._latest(of):
+            i = of.manifests.file_id(e.key) or 0
+            if isinstance(manifest, Manifest) and i > max(self._latest(of), self._boundary(of.root)):
                 self._check_ssts_there(e, of, manifest)
 
     def _check_fenced(self, e: Event, of: Folders) -> None:
@@ -232,7 +233,10 @@ class Trace(trace.Trace):
 
     def _is_sealed(self, root: str) -> bool:
         """Return whether a database is being deleted: its boundary is ahead of all ids."""
-        return self.machine.facts.boundary.get(Namespaced(BUCKET, root, "manifest"), 0) >= SEALED
+        return self._boundary(root) >= SEALED
+
+    def _boundary(self, root: str) -> int:
+        return self.machine.facts.boundary.get(Namespaced(BUCKET, root, "manifest"), 0)
 
     def _kept(self, of: Folders) -> Iterator[tuple[str, Manifest]]:
         """Yield the latest manifest, and that of each checkpoint that it lists. A database that is being deleted keeps nothing.
