@@ -142,10 +142,11 @@ class PutsNoFence(Wal):
 
 
 class DoesNotCheck(Wal):
-    """Does not look at the manifest after it has put an object."""
+    """Does not look at the manifest after it has put an object, slowly."""
 
     async def _append(self, body: Any) -> Any:
         record, i = self.form.record(self.world, self.epoch, body), self.last_id + 1
+        await self.world.clock.sleep_ms(1000)
         await self._create(i, record)
         self.records.append(record)
         self.last_id = i

@@ -295,7 +295,7 @@ SEEDS: dict[str, tuple[int, str]] = {  # mutant -> its first failing seed, and t
     "unheard_flush_is_done": (182, "history:wrong read"),
     "replay_stops_at_fences": (1, "history:numbers go back"),
     "no_fence": (0, "refinement:fence"),
-    "append_not_checked": (1096, "refinement:sst"),
+    "append_not_checked": (256, "history:number given twice"),
     "unheard_write_is_done": (7, "call:write AlreadyExists"),
     "replayed_twice": (0, "history:applied twice"),
     "numbers_start_anew": (2, "history:numbers go back"),
