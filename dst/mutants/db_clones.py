@@ -13,13 +13,15 @@ from highwater.dst.scenarios.db import Impl
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.sst_ids import named
 from highwater.impl.db.db import USUAL, Db, Options
-from highwater.impl.db.manifest import FIRST, WrittenManifest
+from highwater.impl.db.manifest import FIRST, WrittenManifest, manifests_of
 from highwater.impl.errors import NotFound
 from highwater.impl.layout import key_of_sst
 from highwater.impl.protocols import clones, database_gc, destroy
 from highwater.impl.protocols.database_gc import Plan
 from highwater.impl.protocols.manifest_compactions import Stores
 from highwater.impl.protocols.sequenced_metadata import MetadataStore
+from highwater.impl.protocols.sequenced_storage import NoLatest
+from highwater.traces.protocols.db import CLONE
 
 Build = Callable[..., Impl]
 
@@ -44,11 +46,16 @@ OpensEarly.__name__ = Db.__name__  # callers know writers by the name of product
 
 
 async def collect_finals(stores: Stores, root: str, options: database_gc.Options) -> Plan:
-    """Collect as if checkpoints without an end, such as finals, kept no SST."""
+    """Collect as if the finals of a clone kept no SST."""
     done, manifests = await database_gc.collect(stores, root, options), stores.manifest
     latest: Manifest = (await manifests.current()).value
+    try:
+        clone: Manifest = (await manifests_of(manifests.world, CLONE).current()).value
+    except NoLatest:
+        return done
+    finals = {of.final_checkpoint_id for of in clone.external_dbs}
     for one in latest.checkpoints:
-        if one.expire_time_s or one.writer_epoch is not None:
+        if one.id not in finals:
             continue
         try:
             kept: Manifest = await manifests.read(one.manifest_id)

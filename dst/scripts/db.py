@@ -11,6 +11,7 @@ from highwater.impl.db.compactor import DbCompactor, stores_of
 from highwater.impl.db.compactor import Options as Compacting
 from highwater.impl.db.damaged import DamagedObject
 from highwater.impl.db.db import Db, MergeMissing, Options
+from highwater.impl.db.manifest import manifests_of
 from highwater.impl.db.memtable import Memtable
 from highwater.impl.db.merge import Shown
 from highwater.impl.db.ranges import OutsideRange
@@ -22,8 +23,11 @@ from highwater.impl.db.writes import delete, merge, put
 from highwater.impl.errors import FencedUnapplied, OutcomeUnknown, Unavailable
 from highwater.impl.layout import key_of_sst, sst_of
 from highwater.impl.manifests.spans import Span
+from highwater.impl.protocols import destroy
 from highwater.impl.protocols.checkpoints import NotInitialized
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, with_mark
+from highwater.impl.protocols.sequenced_metadata import MetadataStore
+from highwater.impl.protocols.sequenced_storage import NoLatest
 from highwater.impl.protocols.wal_fencing import Closed
 from highwater.impl.world import World
 
@@ -579,6 +583,28 @@ async def ends(alone: Alone) -> None:
     await alone.raises(NotInitialized, opened(alone))
 
 
+async def outlived(_: Alone) -> None:
+    """A writer that has slept since before its database was destroyed acknowledges nothing: no manifest is left, not even the
+    one that it knows. The id of its WAL object is free."""
+    for call, error in ((lambda of: of.put(b"b", b"2"), OutcomeUnknown), (lambda of: of.poll(), NoLatest)):
+        alone = Alone()
+        world = world_of(alone)
+        db = await opened(alone, world)
+        await db.put(b"a", b"1")
+        manifests = manifests_of(another(world, alone), "db")
+
+        async def destroyed(manifests: MetadataStore = manifests) -> None:
+            await destroy.mark(manifests, HARD)
+            await destroy.finish(manifests, "db")
+
+        if error is OutcomeUnknown:
+            alone.fails("create", "wal", destroyed)
+        else:
+            await destroyed()
+        await alone.raises(error, call(db))
+        await db.close()
+
+
 async def neighbours(alone: Alone) -> None:
     """A new SST is put in front of those of others; the checkpoints of others stay, and that of the last writer goes."""
     await left(alone, [[Row(b"a", 1, VALUE, b"1")]])
@@ -599,4 +625,5 @@ async def neighbours(alone: Alone) -> None:
 SCRIPTS: tuple[Script, ...] = (
     life, empty, batches, misplaced, without_operator, options, ranges, operands, expiry, snapshots, steady_scans, full,
     replaced, memtables, waits_for_flush, waits_for_compaction, waits_for_others, scopes, doubtful_checkpoints, fenced,
-    meanwhile, lost_replies, replays, follows, gone, gone_in_between, gone_for_good, ends, neighbours)
+    meanwhile, lost_replies, replays, follows, gone, gone_in_between, gone_for_good, ends, outlived,
+    neighbours)

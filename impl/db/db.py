@@ -277,7 +277,7 @@ class Db:
             await settled(self._in_turn(self.wal.refresh, "poll"))
 
     async def poll(self) -> None:
-        """Look at the manifest. Raises FencedUnapplied, Closed, Unavailable."""
+        """Look at the manifest. Raises FencedUnapplied, Closed, Unavailable, and NoLatest if the database was destroyed."""
         self.wal.ensure_open()
         await self._in_turn(self.wal.refresh, "poll")
 

@@ -26,6 +26,7 @@ from highwater.impl.layout import Namespace
 from highwater.impl.protocols.database_metadata import SequencedManifest
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore
+from highwater.impl.protocols.sequenced_storage import Listed, NoLatest
 from highwater.impl.protocols.wal_fencing import Known
 from highwater.impl.world import World
 
@@ -59,6 +60,16 @@ class WrittenManifest(SequencedManifest):
     def _known(self, file_id: int, body: bytes) -> Known:
         value: Manifest = self.metadata.decoded(file_id, body)
         return Known(WalManifest(value.writer_epoch, value.replay_after_wal_id), Committed(file_id, value))
+
+    async def _newer(self, file_id: int) -> list[Listed]:
+        """List the files after this one. Raises NoLatest if this one is gone, too: then the database was destroyed.
+
+        A destroyed database has no latest manifest, and ids of its WAL are free again. Who takes an empty listing for «nothing
+        is new» acknowledges rows there."""
+        listed = await self.bounded.list(file_id - 1)
+        if not listed:
+            raise NoLatest(f"{self.key!r} has no manifest any more: the database was destroyed")
+        return [file for file in listed if file.id > file_id]
 
     async def put(self, known: Known, manifest: WalManifest) -> Known:
         """Put the next manifest as `SequencedManifest.put` does. Raises DatabaseDestroyed, too."""

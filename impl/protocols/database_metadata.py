@@ -26,7 +26,7 @@ from highwater.impl.protocols.boundary_object import ObjectVersionBehindBoundary
 from highwater.impl.protocols.checkpoints import CheckpointMissing
 from highwater.impl.protocols.manifest_compactions import Stores
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies, Recognised
-from highwater.impl.protocols.sequenced_storage import NoLatest, ObjectVersionExists
+from highwater.impl.protocols.sequenced_storage import Listed, NoLatest, ObjectVersionExists
 from highwater.impl.protocols.wal_fencing import Known, Wal
 from highwater.impl.world import World
 
@@ -73,7 +73,7 @@ class SequencedManifest:
         BoundaryLost, Unavailable.
         """
         for _ in range(self.bounded.storage.read_attempts):
-            newer = await self.bounded.list(known.version.id)
+            newer = await self._newer(known.version.id)
             if not newer:
                 return known
             try:
@@ -84,6 +84,10 @@ class SequencedManifest:
                 return self._known(newer[-1].id, body)
         raise NoLatest(f"{self.key!r}: the latest file was gone or behind the boundary, {self.bounded.storage.read_attempts} "
                        "times over: this writer is slower than min_age")
+
+    async def _newer(self, file_id: int) -> list[Listed]:
+        """List the files after this one."""
+        return await self.bounded.list(file_id)
 
     async def put(self, known: Known, manifest: WalManifest) -> Known:
         """Create the next file: what is known, with the writer's fields of `manifest`, and an SST of its new records.

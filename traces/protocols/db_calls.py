@@ -107,7 +107,8 @@ CALLS: Calls = with_timeouts({
         **dict.fromkeys(("Committed", "Recognised"), returns("marked", "the database is marked as destroyed", update=NONE)),
         **OF_AN_UPDATE, "InvalidDeletion": definite("pinned", "a checkpoint is listed, perhaps a clone's", NONE),
     },
-    "fence": {"int": returns("done", "no writer appends anything any more", update=NONE), **failing("Unavailable"),
+    "fence": {"int": returns("done", "no writer appends anything any more", update=NONE),
+              **damaged("failed"), **failing("Unavailable"),
               **doubtful("the fence may be there: call again")},
     "finish": {
         "list": returns("destroyed", "nothing is left but the tombstone", update=NONE), **OF_AN_UPDATE,

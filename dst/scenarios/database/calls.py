@@ -19,7 +19,7 @@ Pairs = tuple[tuple[bytes, bytes], ...]
 
 
 class Kept(NamedTuple):
-    """What is kept for the end of the database at a root: an Asked, a View, a Taken or a Read."""
+    """What is kept for the end of the database at a root: an Asked, a View, a Taken, a Gone or a Read."""
 
     root: str
     what: Any
@@ -46,6 +46,12 @@ class Taken(NamedTuple):
     place: int  # of the call in the history
     id: str
     lasts: bool  # it has no end
+
+
+class Gone(NamedTuple):
+    """The moment at which somebody was told that nothing is left of the database."""
+
+    moment: int
 
 
 def joined(key: bytes, found: bytes | None, operand: bytes) -> bytes:

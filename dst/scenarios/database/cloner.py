@@ -7,7 +7,7 @@ detaches it. A destroyer marks the database or its clone, and finishes what is m
 from typing import Any
 
 from highwater.dst.actors import Actors, said_by
-from highwater.dst.scenarios.database.calls import asked, read, seq_of
+from highwater.dst.scenarios.database.calls import Gone, Kept, asked, read, seq_of
 from highwater.dst.scenarios.database.others import begun, compacted, followed, options_of
 from highwater.dst.scenarios.database.shape import Impl
 from highwater.dst.scenarios.database.writer import Session, opened, works
@@ -110,6 +110,9 @@ async def destroyer(actors: Actors, client: Client, world: World, number: int) -
         manifests = manifests_of(world, root)
         said = await said_by(CALLS, "finish", actors.in_time(client, impl.finish(manifests, root, 2 * shape.skew_ms)))
         actors.tell(client, said.told, root.encode(), keys=said.keys)
+        if said.told == "destroyed":
+            actors.moments += 1
+            actors.kept.append(Kept(root, Gone(actors.moments)))
 
 
 async def mark(actors: Actors, client: Client, world: World, impl: Impl, root: str, kind: str) -> None:

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from highwater.dst.actors import METRICS, Actors, raise_anomalies
-from highwater.dst.scenarios.database.calls import Asked, Pairs, Taken, View, joined, pairs, seq_of
+from highwater.dst.scenarios.database.calls import Asked, Gone, Pairs, Taken, View, joined, pairs, seq_of
 from highwater.dst.scenarios.database.cloned import first_manifest, log_of_clone
 from highwater.dst.world.ids import ClientIds
 from highwater.dst.world.store import SimulatedStore
@@ -118,8 +118,9 @@ def read_back(actors: Actors, root: str, log: Logged, operations: list[Operation
     """Open the database on what is in the store, and read all of it, and all of each checkpoint that lasts."""
     now_ms = actors.kernel.now_ms
     world = world_of(actors.store, now_ms, len(actors.ids))
-    if any(e.op == "destroyed" and e.body == root.encode() for e in actors.told) or is_sealed(actors.store, root):
-        yield from gone(actors.store, root)
+    ends = [one.moment for one in kept if isinstance(one, Gone)]
+    if ends or is_sealed(actors.store, root):
+        yield from gone(actors.store, root, operations, min(ends, default=actors.moments))
         return
     if not log.rows:
         return
@@ -143,8 +144,12 @@ def is_sealed(store: SimulatedStore, root: str) -> bool:
     return boundary is not None and int(boundary[0].body) >= SEALED
 
 
-def gone(store: SimulatedStore, root: str) -> Iterator[str]:
-    """A database that was destroyed stays so: its tombstone lets no manifest pass."""
+def gone(store: SimulatedStore, root: str, operations: list[Operation], moment: int) -> Iterator[str]:
+    """A database that was destroyed stays so: its tombstone lets no manifest pass, and no write that begins later is
+    acknowledged."""
+    for of in operations:
+        if of.update and of.said == "written" and of.begin > moment:
+            yield f"written too late: {of.client} was told that {of.update} is written, and {root} was destroyed before"
     if not is_sealed(store, root):
         yield f"no tombstone: {root} was destroyed, and its boundary lets manifests pass"
 
