@@ -170,4 +170,15 @@ async def destroyed(alone: Alone) -> None:
     await alone.raises(DatabaseDestroyed, clone(stores, "d", "p"))
 
 
-SCRIPTS: tuple[Script, ...] = (life, lost, refusals, nested, replaced, epochs, destroyed)
+async def destroyed_clone(alone: Alone) -> None:
+    """A clone that was destroyed before it was complete is neither completed nor begun again: its mark stays."""
+    stores = await begun(alone)
+    await begin(stores("c"), "p", await source_of(stores("p"), None))
+    await stores("c").update(lambda i, m: with_mark(m, Mark("soft", 1, 2), stores("c").codec, i))
+    marked = (await stores("c").current()).value
+    for again in (False, True):
+        await alone.raises(DatabaseDestroyed, clone(stores, "c", "p", None, again))
+    same((await stores("c").current()).value, marked)
+
+
+SCRIPTS: tuple[Script, ...] = (life, lost, refusals, nested, replaced, epochs, destroyed, destroyed_clone)

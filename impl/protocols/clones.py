@@ -88,7 +88,8 @@ async def first(manifests: MetadataStore, value: Manifest) -> Said:
 
 
 async def restart(manifests: MetadataStore, parent: str, source: Source) -> Said:
-    """Begin the attempt again from another source; Recognised if the clone is initialized. Raises OtherParent, SourceBehind.
+    """Begin the attempt again from another source; Recognised if the clone is initialized. Raises OtherParent, SourceBehind,
+    DatabaseDestroyed: the mark of a destroyed clone would be gone.
 
     The epochs do not go back: a released writer may have opened the attempt before, and is fenced then."""
     value: list[Manifest] = []
@@ -99,6 +100,8 @@ async def restart(manifests: MetadataStore, parent: str, source: Source) -> Said
         if value and attempt_in(manifest) == attempt_in(value[0]):
             return Verdict(Recognised(latest, manifest))
         check_parent(manifest, parent, None)
+        if mark := mark_of(manifest):
+            return Verdict(DatabaseDestroyed(mark))
         if source.value.wal_id_last_seen < manifest.wal_id_last_seen:
             return Verdict(SourceBehind(f"{source.id!r} has seen WAL object {source.value.wal_id_last_seen}, and the attempt "
                                         f"before {manifest.wal_id_last_seen}: take a later checkpoint"))
@@ -150,12 +153,16 @@ async def copy_wal(manifests: MetadataStore, parent: str, path: str, manifest: M
 
 
 async def initialize(manifests: MetadataStore, attempt: Said) -> Said:
-    """Say in the clone's manifest that it is complete, if the attempt is still this one. Raises AttemptReplaced."""
+    """Say in the clone's manifest that it is complete, if the attempt is still this one.
+
+    Raises AttemptReplaced, DatabaseDestroyed."""
     async def decide(latest: int, manifest: Manifest) -> Put | Verdict:
         if manifests.codec.is_initialized(manifest):
             return Verdict(Recognised(latest, manifest))
         if attempt_in(manifest) != attempt_in(attempt.value):
             return Verdict(AttemptReplaced("another cloner has begun again from another source: call again"))
+        if mark := mark_of(manifest):
+            return Verdict(DatabaseDestroyed(mark))
         return Put(manifest._replace(initialized=True))
 
     base = Attempt((attempt.id, manifests.codec.encode(attempt.value)))

@@ -110,6 +110,7 @@ def test_a_clone_that_is_begun_again_claims_epochs_and_lets_go_of_its_old_final(
     passes(begun_again().put("C", "db", 3, PINNED._replace(l0=(L0,))))
     fails(begun_again(CLONE._replace(writer_epoch=1, wal_id_last_seen=1)), "OPEN_INITIALIZED")
     fails(begun_again(AGAIN._replace(wal_id_last_seen=0)), "OthersChangesAreKept")
+    fails(begun_again(marked(CLONE._replace(wal_id_last_seen=1), SOFT)).put("C", "clone", 3, AGAIN), "OthersChangesAreKept")
     passes(begun_again(marked(CLONE._replace(wal_id_last_seen=1), SOFT)))
 
 

@@ -8,7 +8,7 @@ matters. So a file is mapped together with the one before it, to what is lost an
     a checkpoint that is in it twice            an update of nobody: an update is in a history once
     an epoch that differs                       a claim. A program may leave out epochs: the next one stands for any higher one
     the mark of a destroyed database is new     a seal, which raises all epochs
-    the clone is begun again                    another file, of which only the counter that its WAL depends on is compared
+    the clone is begun again                    another file, which keeps the counter of its WAL, and a mark
 """
 
 from typing import Any
@@ -27,8 +27,9 @@ def change_of(folder: str, before: Any, after: Any) -> Edit:
     if before is None or after is None:
         return Edit()
     if folder == "manifest" and is_begun_again(before, after):
-        behind = after.wal_id_last_seen < before.wal_id_last_seen
-        return Edit(File(frozenset([(None, "wal_id_last_seen")] if behind else [])))
+        lost = {"wal_id_last_seen": after.wal_id_last_seen < before.wal_id_last_seen,
+                "the mark": mark_of(before) not in (None, mark_of(after))}
+        return Edit(File(frozenset([(None, name) for name, is_lost in lost.items() if is_lost])))
     was, now = (tuple(getattr(one, role) for role in EPOCHS[folder]) for one in (before, after))
     marked = folder == "manifest" and mark_of(after) not in (None, mark_of(before))
     if was != now and not marked:
