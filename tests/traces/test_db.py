@@ -289,7 +289,7 @@ def lost_by(before: Manifest, after: Manifest) -> object:
 
 SEEDS: dict[str, tuple[int, str]] = {  # mutant -> its first failing seed, and the signature
     "flush_drops_tombstones": (2, "history:wrong read"),
-    "flush_drops_versions": (40, "history:wrong read"),
+    "flush_drops_versions": (57, "history:wrong read"),
     "l0_order": (28, "history:wrong read"),
     "uploaded_later": (0, "refinement:sst"),
     "unheard_flush_is_done": (182, "history:wrong read"),
