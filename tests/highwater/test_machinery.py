@@ -133,7 +133,7 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/scenarios/db_reader": {f"impl/protocols/{of}" for of in (
         "database_gc", "database_gc_uploads", "database_metadata", "manifest_compactions")},  # its writer and its collector
     "dst/scripts/db_reader": {"impl/protocols/checkpoints"},
-    "dst/scripts/db": {f"impl/protocols/{of}" for of in ("checkpoints", "destroy", "destroy_mark", "wal_fencing")},  # errors of its calls
+    "dst/scripts/db": {f"impl/protocols/{of}" for of in ("checkpoints", "destroy", "destroy_mark", "wal_fencing")},
     "dst/scripts/db_compactor": {"impl/protocols/checkpoints", "impl/protocols/destroy_mark"},
     "dst/scripts/db_reads": {"impl/protocols/db_reader"},
     "impl/protocols/db_reader": {"impl/protocols/checkpoints"},
