@@ -31,6 +31,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "model/proofs/refinements": ({"model.proofs", "model.protocols", "model.refinements"}, set()),
     "impl": (SEAM, set()),
     "impl/codecs": ({"impl.errors"}, set()),
+    "impl/codecs/index": ({"impl.errors", "impl.codecs"}, {"google", "google_crc32c", "xxhash", "zstandard"}),
     "impl/manifests": ({"impl.errors", "impl.codecs"}, set()),
     "impl/db": ({*SEAM, "impl.codecs", "impl.manifests", "impl.protocols"}, {"pyarrow"}),
     "impl/protocols": ({*SEAM, "impl.codecs"}, set()),
