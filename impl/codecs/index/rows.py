@@ -17,6 +17,7 @@ that Pyroscope's index has in its nested buckets. Here a key is flat, so that an
     REMOVED    | ULID | shard u32 | tenant              -> u64 log index of the removal (ours)
     GONE       | ULID | shard u32 | tenant              -> the same, once the object is deleted (ours)
     DROPPED    | partition 12 | tenant 00 | shard u32   -> u64 log index, u64 appended ns of the truncation (ours)
+    CLOCK                                               -> u64 ns, the latest time of an applied entry (ours)
 
 A tenant's name in a key is `-` if it is anonymous. Zero bytes in names are refused, since one ends the name.
 """
@@ -29,7 +30,8 @@ from highwater.impl.codecs.index import partitions
 from highwater.impl.codecs.index.partitions import Partition
 from highwater.impl.codecs.index.ulids import LENGTH
 
-INDEX, APPLIED, TOMBSTONES, QUEUE, JOB_PLAN, JOB_STATE, REMOVED, GONE, DROPPED = (bytes([number]) for number in range(1, 10))
+INDEX, APPLIED, TOMBSTONES, QUEUE, JOB_PLAN, JOB_STATE, REMOVED, GONE, DROPPED, CLOCK = (
+    bytes([number]) for number in range(1, 11))
 TIMES, INCARNATION, STRINGS, BLOCK = (bytes([number]) for number in range(1, 5))
 ANONYMOUS = b"-"
 LONGEST_KEY_BYTES = 511  # lmdb's limit
