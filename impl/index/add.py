@@ -2,12 +2,17 @@
 
 from typing import Any
 
-from highwater.impl.codecs.index.rows import Block
+from highwater.impl.codecs.index.rows import Block, Unit
 from highwater.impl.index import queue, removed, units
 from highwater.impl.index.answers import DONE, INVALID, PRECONDITION, Answer
 from highwater.impl.index.config import Config
-from highwater.impl.index.kv import Transaction
+from highwater.impl.index.kv import Rows, Transaction
 from highwater.impl.index.validate import invalid_block
+
+
+def is_here(rows: Rows, unit: Unit, ulid: str) -> bool:
+    """Return whether a block is in the index, so that it was added before."""
+    return units.has(rows, unit, ulid)
 
 
 def add(rows: Transaction, block: Any, index: int, now_ns: int, config: Config) -> Answer:
@@ -19,7 +24,7 @@ def add(rows: Transaction, block: Any, index: int, now_ns: int, config: Config) 
         return Answer(INVALID, wrong)
     unit = units.unit_of(block)
     named = Block(block.id, unit.shard, unit.tenant)
-    if units.has(rows, unit, block.id) or removed.is_removed(rows, named):
+    if is_here(rows, unit, block.id) or removed.is_removed(rows, named):
         return DONE
     if removed.is_too_old(block.id, now_ns, config):
         return Answer(PRECONDITION, f"block {block.id} is older than the horizon of {config.horizon_ns // 1_000_000} ms, so "

@@ -1,8 +1,8 @@
-"""Safety: a job has one result. A worker whose lease went to another one changes nothing, and neither does a job that is gone.
+"""Safety: a job has one result. A worker whose lease went to another one changes nothing, nor does a job that is gone.
 
 Liveness: while workers report, every job ends. A lease that ends without a result counts as a failure only if its worker has
-reported once, because the answer that assigned it may be lost. A job with too many failures goes last, and is tried again later.
-It is evicted if the jobs are at their limit; its sources then wait in the queue again.
+reported once, because the answer that assigned it may be lost. A job with too many failures goes last, and is tried again
+later. It is evicted if the jobs are at their limit; its sources then wait in the queue again.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Safety: the state after an entry is a function of the state before it and of the entry, so replicas are equal byte for byte.
+"""Safety: the state after an entry depends on the state before it and on the entry only, so replicas are equal to the byte.
 
-`apply` knows no clock: the time is the entry's, which its leader has stamped, and never goes back. The index of the last applied
+Safety: the state after an entry depends on the state before it and on the entry, so replicas are equal byte for byte.
 entry is written in the same transaction as what the entry changes. So an entry is applied once, wherever a node crashes.
 """
 

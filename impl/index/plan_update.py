@@ -21,7 +21,7 @@ def is_of_term(entry_term: int, request_term: int) -> bool:
 
 
 def update(rows: Transaction, request: Any, term: int, index: int, now_ns: int, config: Config) -> Answer:
-    """Apply an UpdatePlan entry. The answer has a PlanUpdate with the parts that had an effect; assigned jobs with their plan."""
+    """Apply an UpdatePlan entry. The answer's PlanUpdate has the parts that had an effect, and the plans of assigned jobs."""
     if not is_of_term(term, request.term):
         return Answer(ABORTED, f"the plan was made in term {request.term}, and appended in term {term}: poll again")
     asked, done = request.plan_update, PlanUpdate()

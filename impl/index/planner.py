@@ -4,6 +4,7 @@ A job compacts blocks of one tenant, shard and level. Blocks go into jobs in the
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from highwater.impl.codecs.index.messages import JobPlan, JobState
 from highwater.impl.codecs.index.names import job_name
@@ -27,7 +28,7 @@ def batches(rows: Rows, now_ns: int, config: Config) -> Iterator[list[Queued]]:
     yield from sorted(full + aged, key=lambda group: (group[0].level, group[0].index, group[0].ulid))
 
 
-def planned(batch: list[Queued], now_ns: int) -> tuple[JobState, JobPlan]:
+def planned(batch: list[Queued], now_ns: int) -> tuple[Any, Any]:
     """Return the state and the plan of the job of these blocks, without tombstones."""
     first, sources = batch[0], [queued.ulid for queued in batch]
     name = job_name(first.tenant, first.shard, first.level, sources)

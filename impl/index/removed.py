@@ -1,7 +1,7 @@
 """Safety: a block that was compacted or dropped is never added again, however late its writer tries once more.
 
-An id stays known as removed until its object is deleted and the horizon refuses it. A dropped unit stays known until the horizon
-refuses all its blocks. Pyroscope looks for the id in the tombstones, and these leave the index with the next job.
+An id stays known as removed until its object is deleted and the horizon refuses it. A dropped unit stays known until the
+horizon refuses all its blocks. Pyroscope looks for the id in the tombstones, and these leave the index with the next job.
 """
 
 from highwater.impl.codecs.index import rows as row
@@ -47,12 +47,13 @@ def is_too_old(ulid: str, now_ns: int, config: Config) -> bool:
 def forget(rows: Transaction, now_ns: int, config: Config) -> None:
     """Forget what the horizon refuses anyway: ids whose objects are deleted, and dropped units. Both are sorted by time."""
     old: list[bytes] = []
+    before_ns = now_ns - config.horizon_ns
     for key, _ in under(rows, row.GONE):
-        if len(old) == FORGOTTEN_AT_ONCE or not is_too_old(row.removed_of(key).ulid, now_ns, config):
+        if len(old) == FORGOTTEN_AT_ONCE or ulids.time_ns(row.removed_of(key).ulid) >= before_ns:
             break
         old.append(key)
     for key, _ in under(rows, row.DROPPED):
-        if len(old) == 2 * FORGOTTEN_AT_ONCE or row.unit_of(key[1:])[0].partition.end_ns > now_ns - config.horizon_ns:
+        if len(old) == 2 * FORGOTTEN_AT_ONCE or row.unit_of(key[1:])[0].partition.end_ns > before_ns:
             break
         old.append(key)
     for key in old:

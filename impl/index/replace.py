@@ -1,7 +1,7 @@
-"""Safety: the blocks of a result become visible in the same step in which its sources stop to be. Each datum is in one of them.
+"""Safety: the blocks of a result become visible in the step in which its sources stop to be. Each datum is in one of them.
 
-The sources are kept as removed, and their objects get a tombstone. A result that belongs to a unit that retention has dropped does
-not become visible: it is removed at once, and its object is deleted like the sources'.
+The sources are kept as removed, and their objects get a tombstone. A result that belongs to a unit that retention has dropped
+does not become visible: it is removed at once, and its object is deleted like the sources'.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """Safety: every removed object is deleted in the end, and none while a query may still read it.
 
-A tombstone names objects to delete. It is handed out with a job after the delay, and stays here until a worker reports that it is
-done. If its job ends without that report it goes out with a later job. After some jobs the index's own deleter takes it. Pyroscope
-forgets a tombstone as soon as a job takes it.
+A tombstone names objects to delete. It is handed out with a job after the delay, and stays here until a worker reports that it
+is done. If its job ends without that report it goes out with a later job. After some jobs the index's own deleter takes it.
+Pyroscope forgets a tombstone as soon as a job takes it.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Safety: a unit that retention has dropped stays dropped, and no more is dropped than the cleaner has read.
 
-The command names units by their tombstones. It has an effect in the term in which it was made only. A unit that has changed since
-it was read stays. The unit's blocks leave the queue, and the jobs that compact them end.
+The command names units by their tombstones. It has an effect only in the term in which it was made. A unit that has changed
+since it was read stays. The unit's blocks leave the queue, and the jobs that compact them end.
 """
 
 from typing import Any
@@ -13,6 +13,7 @@ from highwater.impl.index import jobs, plan_update, queue, removed, tombstones, 
 from highwater.impl.index.answers import ABORTED, DONE, INVALID, Answer
 from highwater.impl.index.config import Config
 from highwater.impl.index.kv import Rows, Transaction
+from highwater.impl.index.validate import invalid_tenant
 
 WINDOW_NS = WINDOW_S * 1_000_000_000
 
@@ -26,6 +27,8 @@ def invalid(message: Any) -> str | None:
     if not message.HasField("shard") or message.HasField("blocks"):
         return "a tombstone names no unit: single blocks are not dropped"
     told = message.shard
+    if (wrong := invalid_tenant(told.tenant)) is not None:
+        return wrong
     if told.duration != WINDOW_NS or told.timestamp % WINDOW_NS or told.timestamp < 0:
         return f"{told.name}: {told.timestamp} ns, for {told.duration} ns, is no partition"
     if told.name != names.unit_tombstone_name(Partition(told.timestamp), told.tenant, told.shard):

@@ -1,7 +1,7 @@
 """Safety: a block's row, its unit's strings and times change together, and a block is read with the strings it was added with.
 
-A unit is the blocks of one partition, tenant and shard. Here are its rows: one block of it is added, removed, or read; retention
-drops it as a whole. The times of a unit only widen.
+A unit is the blocks of one partition, tenant and shard. Here are its rows: one block of it is added, removed, or read;
+retention drops it as a whole. The times of a unit only widen.
 """
 
 from collections.abc import Iterator
