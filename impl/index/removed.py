@@ -1,7 +1,8 @@
 """Safety: a block that was compacted or dropped is never added again, however late its writer tries once more.
 
 An id stays known as removed until its object is deleted and the horizon refuses it. A dropped unit stays known until the
-horizon refuses all its blocks. Pyroscope looks for the id in the tombstones, and these leave the index with the next job.
+horizon refuses all its blocks, and no job can bring one of them back any more. Pyroscope looks for the id in the tombstones,
+and these leave the index with the next job.
 """
 
 from highwater.impl.codecs.index import rows as row
@@ -45,16 +46,29 @@ def is_too_old(ulid: str, now_ns: int, config: Config) -> bool:
 
 
 def forget(rows: Transaction, now_ns: int, config: Config) -> None:
-    """Forget what the horizon refuses anyway: ids whose objects are deleted, and dropped units. Both are sorted by time."""
+    """Forget ids whose objects are deleted and which the horizon refuses anyway; they are sorted by their time."""
     old: list[bytes] = []
     before_ns = now_ns - config.horizon_ns
     for key, _ in under(rows, row.GONE):
         if len(old) == FORGOTTEN_AT_ONCE or ulids.time_ns(row.removed_of(key).ulid) >= before_ns:
             break
         old.append(key)
+    for key in old:
+        rows.delete(key)
+
+
+def may_come_back(rows: Rows, unit: Unit) -> bool:
+    """Return whether a job may still have a block of this unit as its result: its sources would be anonymous blocks."""
+    anonymous = unit._replace(tenant="")
+    return unit.tenant != "" and rows.get(row.index_key(anonymous, row.TIMES)) is not None
+
+
+def forget_dropped(rows: Transaction, now_ns: int, config: Config) -> None:
+    """Forget the dropped units of which the horizon refuses every block, and no job can bring one back."""
+    old: list[bytes] = []
     for key, _ in under(rows, row.DROPPED):
-        if len(old) == 2 * FORGOTTEN_AT_ONCE or row.unit_of(key[1:])[0].partition.end_ns > before_ns:
-            break
-        old.append(key)
+        unit, _ = row.unit_of(key[1:])
+        if unit.partition.end_ns <= now_ns - config.horizon_ns and not may_come_back(rows, unit):
+            old.append(key)
     for key in old:
         rows.delete(key)

@@ -52,6 +52,7 @@ def truncate(rows: Transaction, request: Any, term: int, index: int, now_ns: int
     for message in request.tombstones:
         if is_unchanged(rows, message.shard):
             drop(rows, unit_of(message.shard), message, index, now_ns, config)
+    removed.forget_dropped(rows, now_ns, config)
     return DONE
 
 

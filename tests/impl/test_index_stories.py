@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from highwater.impl.codecs.index import ulids
+from highwater.impl.codecs.index import rows, ulids
 from highwater.impl.codecs.index.messages import Dataset, copied
 from highwater.impl.codecs.index.rows import Unit
 from highwater.impl.index import add, jobs, kv, machine, plan_update, planner, removed, replace, tombstones, truncate, validate
@@ -220,6 +220,40 @@ def a_job_ends_after_its_results_unit_is_dropped():
     story.check()
 
 
+def a_job_ends_long_after_its_results_unit_is_dropped_and_deleted():
+    """The tombstone of the dropped unit deletes the object that a slow worker has written already."""
+    story = Story()
+    story.add(block(9, tenant="t", level=2))
+    story.objects.add(f"blocks/1/t/{block(9).id}/block.bin")
+    story.add(block(0))
+    story.add(block(1))
+    (job,) = story.assign()
+    result = story.result(job.plan)
+    story.truncate(Unit(anonymous().partition, "t", 1))
+    story.now_s = 2 * 6 * 3600
+    story.poll((), 0, story.delete(story.tombstones()))
+    story.truncate()
+    story.now_s = 5  # within the lease; the time of the log stands still
+    plan = story.get_plan((success(job),), 0)
+    story.update_plan(plan, {job.state.name: result})
+    story.check()
+    assert not story.data()
+
+
+def dropped_units_are_forgotten():
+    """Nothing is kept for ever: once the anonymous unit is dropped, too, and the horizon is over."""
+    story = Story()
+    story.add(block(9, tenant="t", level=2))
+    story.add(block(0))
+    story.truncate(Unit(anonymous().partition, "t", 1))
+    story.now_s = 2 * 6 * 3600
+    story.truncate()
+    kept = story.content()
+    story.truncate(anonymous())
+    assert [key for key, _ in kept if key[:1] == rows.DROPPED] and not [
+        key for key, _ in story.content() if key[:1] == rows.DROPPED]
+
+
 def a_block_came_after_the_cleaner_had_read():
     story = Story()
     story.add(block(0))
@@ -433,6 +467,9 @@ STORIES: list[tuple[str, Callable[[], None], object, str, Callable]] = [  # safe
     ("TERM_CHECK_TRUNCATE", a_truncation_of_an_earlier_term, plan_update, "is_of_term", lambda entry, request: True),
     ("DROPPED", a_block_of_a_dropped_unit_is_added_again, removed, "is_dropped", lambda rows, unit: False),
     ("DROPPED_JOB", a_job_ends_after_its_results_unit_is_dropped, removed, "is_dropped", lambda rows, unit: False),
+    ("DROPPED_KEPT", a_job_ends_long_after_its_results_unit_is_dropped_and_deleted, removed, "may_come_back",
+     lambda rows, unit: False),
+    ("FORGET_DROPPED", dropped_units_are_forgotten, removed, "may_come_back", lambda rows, unit: True),
     ("UNIT_VERSION", a_block_came_after_the_cleaner_had_read, truncate, "is_unchanged", lambda rows, told: True),
     ("TOKEN", the_first_of_two_workers_reports, jobs, "holds", lambda job, token: True),
     ("JOB_EXISTS", a_job_is_renewed_after_it_is_gone, plan_update, "is_current", lambda rows, told: True),
