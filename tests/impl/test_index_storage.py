@@ -117,7 +117,7 @@ def test_the_rows_under_a_prefix(kv):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_store_is_a_sorted_dict(kv, seed, monkeypatch):
-    monkeypatch.setattr(kv_module, "LARGEST_LEAF", 8)
+    monkeypatch.setattr(kv_module, "LARGEST_NODE", 8)
     chance, truth, held = random.Random(seed), {}, []
     for _ in range(60):
         with kv.snapshot() as rows:
@@ -142,18 +142,43 @@ def test_a_store_is_a_sorted_dict(kv, seed, monkeypatch):
     assert all(shown == sorted(then.items()) for shown, then in held)
 
 
-def test_leaves_of_the_map_are_small_sorted_and_not_empty(monkeypatch):
-    monkeypatch.setattr(kv_module, "LARGEST_LEAF", 8)
+def nodes_of(node, depth=0):
+    yield node, depth
+    if not node.is_leaf:
+        for child in node.items:
+            yield from nodes_of(child, depth + 1)
+
+
+def test_nodes_of_the_map_are_small_sorted_and_not_empty(monkeypatch):
+    monkeypatch.setattr(kv_module, "LARGEST_NODE", 8)
     kv, chance = MemoryKV(), random.Random(3)
-    for _ in range(300):
+    deepest = 0
+    for _ in range(400):
         with kv.transaction() as rows:
             for _ in range(5):
-                rows.put(b"%02d" % chance.randrange(99), b"")
-            rows.delete(b"%02d" % chance.randrange(99))
-        leaves = kv._view.leaves
-        assert [leaf.keys[0] for leaf in leaves] == kv._view.firsts and all(0 < len(leaf.keys) <= 8 for leaf in leaves)
-        assert all(a.keys[-1] < b.keys[0] for a, b in pairwise(leaves))
-    assert len(leaves) > 8
+                rows.put(b"%03d" % chance.randrange(999), b"")
+            for _ in range(chance.choice([2, 7])):
+                rows.delete(b"%03d" % chance.randrange(999))
+        nodes = list(nodes_of(kv._view.root))
+        assert all(0 < len(node.keys) == len(node.items) <= 8 for node, _ in nodes)
+        assert all(a < b for node, _ in nodes for a, b in pairwise(node.keys))
+        assert len({depth for node, depth in nodes if node.is_leaf}) == 1, "all leaves are as deep"
+        deepest = max(deepest, nodes[-1][1])
+    assert deepest >= 3
+    with kv.transaction() as rows:
+        rows.delete_range(b"1", None)
+        rows.delete_range(b"", b"1")
+    assert not all_of(kv) and kv._view.root.is_leaf
+
+
+def test_a_view_shares_what_has_not_changed():
+    kv = MemoryKV()
+    kv.restore((b"%05d" % number, b"") for number in range(10_000))
+    before = {id(node) for node, _ in nodes_of(kv._view.root)}
+    with kv.transaction() as rows:
+        rows.put(b"05000", b"new")
+    changed = [node for node, _ in nodes_of(kv._view.root) if id(node) not in before]
+    assert 0 < len(changed) <= 4 < len(before)
 
 
 # --- snapshot files
