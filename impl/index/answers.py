@@ -6,7 +6,7 @@ OK, INVALID, PRECONDITION, ABORTED = "OK", "INVALID_ARGUMENT", "FAILED_PRECONDIT
 
 
 class Answer(NamedTuple):
-    """What an entry came to. With another code than OK it had no effect and never will have one."""
+    """The outcome of an entry. With another code than OK it had no effect and never will have one."""
 
     code: str = OK
     text: str = ""

@@ -60,6 +60,22 @@ def applied_command(rows: Transaction, command: Any, entry: Entry, now_ns: int, 
     return truncate(rows, command, entry.term, entry.index, now_ns, config)
 
 
+def apply_entry(rows: Transaction, entry: Entry, config: Config) -> Answer | None:
+    """Apply an entry to the rows; None if it was applied before.
+
+    Raises UnknownEntry or DamagedMessage for an entry that cannot be read, before any row has changed.
+    """
+    if entry.index <= applied(rows)[1]:
+        return None
+    command = command_of(entry.body) if entry.body else None
+    now_ns = max(entry.appended_ns, clock_ns(rows))
+    answer = DONE if command is None else applied_command(rows, command, entry, now_ns, config)
+    removed.forget(rows, now_ns, config)
+    rows.put(row.CLOCK, row.U64.pack(now_ns))
+    rows.put(row.APPLIED, row.applied_value(entry.term, entry.index))
+    return answer
+
+
 class Machine:
     """The index over an ordered store. Entries are applied one after another, by one task."""
 
@@ -74,18 +90,9 @@ class Machine:
         """
         with self.kv.transaction() as rows:
             _, last = applied(rows)
-            if entry.index <= last:
-                return None
-            if entry.index != last + 1:
+            if entry.index > last + 1:
                 raise EntryMissing(f"entry {entry.index} came after entry {last}")
-            now_ns = max(entry.appended_ns, clock_ns(rows))
-            answer = DONE
-            if entry.body:
-                answer = applied_command(rows, command_of(entry.body), entry, now_ns, self.config)
-            removed.forget(rows, now_ns, self.config)
-            rows.put(row.CLOCK, row.U64.pack(now_ns))
-            rows.put(row.APPLIED, row.applied_value(entry.term, entry.index))
-            return answer
+            return apply_entry(rows, entry, self.config)
 
     def snapshot(self, voters: tuple[int, ...]) -> tuple[Position, list[tuple[bytes, bytes]]]:
         """Return the state with its place in the log."""

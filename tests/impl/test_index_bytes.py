@@ -228,7 +228,7 @@ def blocks(draw):
 
 
 def read(block, table) -> tuple:
-    """What a block says, as texts."""
+    """Return the content of a block as texts."""
     return (table[block.tenant], table[block.created_by], [
         (table[part.tenant], table[part.name],
          [[(table[a], table[b]) for a, b in group] for group in labels.groups_of(part.labels)])

@@ -18,11 +18,10 @@ from highwater.impl.codecs.index.messages import (
     GetPlan,
     StatusUpdate,
     TombstoneKey,
-    Tombstones,
     Truncate,
     UpdatePlan,
 )
-from highwater.impl.codecs.index.partitions import Partition, partition_of
+from highwater.impl.codecs.index.partitions import partition_of
 from highwater.impl.codecs.index.rows import Block, Unit
 from highwater.impl.index import jobs, queue, removed, tombstones, units
 from highwater.impl.index.answers import Answer
@@ -56,7 +55,6 @@ class Story:
         self.index, self.term, self.now_s = 0, 1, 0
         self.log: list[Entry] = []
         self.objects: set[str] = set()
-        self.refused: list[Any] = []  # parts of plans
 
     def put(self, command: Any, term: int | None = None) -> Answer:
         """Append a command and apply it."""
@@ -134,10 +132,6 @@ class Story:
 
     # --- what is there
 
-    def rows(self) -> Any:
-        with self.machine.kv.snapshot() as shown:
-            return shown
-
     def version(self, unit: Unit) -> int:
         with self.machine.kv.snapshot() as shown:
             times = units.times(shown, unit)
@@ -214,6 +208,3 @@ def progress(given: Any) -> Any:
 def anonymous(at_s: int = 0, shard: int = 1) -> Unit:
     """Return the unit of anonymous blocks that were made then."""
     return Unit(partition_of(block(0, at_s).id), "", shard)
-
-
-__all__ = ["Partition", "Tombstones"]
