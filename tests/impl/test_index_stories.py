@@ -538,7 +538,8 @@ def test_an_entry_that_nobody_can_read_changes_nothing(body):
 
 
 BAD = {
-    "ULID": dict(id="!" * 26), "no ULID": dict(id=""), "times": dict(min_time=0), "times back": dict(max_time=5),
+    "ULID": dict(id="!" * 26), "year 2262": dict(id="7" + "Z" * 25),
+    "no ULID": dict(id=""), "times": dict(min_time=0), "times back": dict(max_time=5),
     "tenant": dict(tenant=99), "negative": dict(tenant=-1), "creator": dict(created_by=99),
     "first string": dict(string_table=["x", "writer", "kind", "cpu", "d1"])}
 
