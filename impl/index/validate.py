@@ -9,7 +9,7 @@ from typing import Any
 from highwater.impl.codecs.codec import Undecodable
 from highwater.impl.codecs.index.messages import encode
 from highwater.impl.codecs.index.partitions import partition_of
-from highwater.impl.codecs.index.strings import EMPTY, imported
+from highwater.impl.codecs.index.strings import check_references
 
 LARGEST_BLOCK_BYTES = 4 << 20  # of metadata: what one request of gRPC may hold by default
 LONGEST_TENANT_BYTES = 150
@@ -46,7 +46,7 @@ def invalid_block(block: Any) -> str | None:
     try:
         encode(block)
         partition_of(block.id)
-        imported(EMPTY, block)
+        check_references(block)
     except (Undecodable, ValueError) as error:
         return str(error)
     if block.string_table and block.string_table[0] != "":
