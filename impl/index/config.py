@@ -1,0 +1,48 @@
+"""Safety: sources are deleted only after every retry of them is refused, so the delay is longer than the horizon, or refused.
+
+These numbers are part of what a log entry means. They are equal on all nodes, and are changed on all at once, while none runs.
+"""
+
+from typing import NamedTuple
+
+from highwater.impl.errors import Definite
+
+S = 1_000_000_000  # ns
+
+
+class ConfigRefused(Definite):
+    """Numbers that would break a promise of the index. The message says which."""
+
+
+class Level(NamedTuple):
+    """When blocks of one level are compacted: so many of them wait, or the oldest has waited so long."""
+
+    blocks: int
+    age_ns: int
+
+
+class Config(NamedTuple):
+    """The numbers of an index, for all its nodes."""
+
+    horizon_ns: int = 3600 * S  # a block that was made longer ago is not added any more
+    delay_ns: int = 2 * 3600 * S  # from a removal until its objects are deleted
+    lease_ns: int = 15 * S  # of a worker, in which it reports
+    failures: int = 3  # leases of one job that ended without a result, after which it waits for the others
+    retry_failed_ns: int = 600 * S  # from the end of its last lease until such a job is tried again
+    jobs: int = 10_000  # at most, planned and running
+    levels: tuple[Level, ...] = (Level(20, 36 * S), Level(10, 720 * S), Level(10, 3 * 3600 * S))  # none above
+    tombstones: int = 10  # at most, that one job carries
+    hand_outs: int = 5  # jobs that have carried a tombstone, after which the index's own deleter takes it
+
+
+def checked(config: Config) -> Config:
+    """Return the configuration. Raises ConfigRefused."""
+    if config.delay_ns <= config.horizon_ns:
+        raise ConfigRefused(f"delay_ns {config.delay_ns} is not above horizon_ns {config.horizon_ns}: a retry could come after "
+                            "its source is deleted; set a longer delay")
+    for name in ("horizon_ns", "lease_ns", "retry_failed_ns", "jobs", "tombstones", "hand_outs", "failures"):
+        if getattr(config, name) < 1:
+            raise ConfigRefused(f"{name} is {getattr(config, name)}, and has to be positive")
+    if any(level.blocks < 1 for level in config.levels):
+        raise ConfigRefused("a level is compacted from 0 blocks on; set at least 1")
+    return config
