@@ -1,11 +1,12 @@
 """Defines the state of one Raft server, and what goes in and out of `step` (core.py). All of it is immutable.
 
-One step takes one input, and returns the next state and the outputs. It neither waits nor does I/O: a driver (node.py) does what
-the outputs say, in their order, and tells with the next inputs what came of it.
+One step takes one input, and returns the next state and the outputs. It neither waits nor does I/O: a driver (node.py) does
+what the outputs say, in their order, and tells with the next inputs what came of it.
 
-What must be durable before what: a step that changes term, vote or log puts out one `Save`, with the next number. A message that
-needs something to be durable is not put out then: it stands in `State.held`, and the input `Synced` lets it out. So a driver may
-send whatever is put out at once, and may make any number of Saves durable with one sync, but in their order.
+What must be durable before what: a step that changes term, vote or log puts out one `Save`, with the next number. A message
+that needs something to be durable is not put out then. It stands in `State.held` with the number of the save that it needs, and
+the input `Synced` lets it out. So a driver may send at once whatever is put out, and may make any number of saves durable with
+one sync, in their order.
 """
 
 from typing import NamedTuple
@@ -89,7 +90,7 @@ class Transfer(NamedTuple):
 
 
 class State(NamedTuple):
-    """A server's state. `term`, `vote` and `log` are on its disk, too, as far as `durable` says; all else is lost in a crash."""
+    """A server's state. `term`, `vote` and `log` are on its disk as far as `durable` says; all else is lost in a crash."""
 
     me: str
     voters: tuple[str, ...]  # all servers, sorted
@@ -121,11 +122,12 @@ class State(NamedTuple):
     reads: tuple[PendingRead, ...] = ()  # oldest first
     transfer: Transfer | None = None
     # snapshots
+    snapshot: tuple[int, int] = (0, 0)  # (index, last term) of the own one, which is durable and verified
     fetching: tuple[int, int] | None = None  # (index, last term) of the snapshot that the driver fetches
     # within one step; empty between steps
     changed_from: int | None = None  # the first index at which this step changed the log
-    restarted_log: bool = False  # this step let the log begin anew after an installed snapshot
-    replies: tuple[tuple[str, Message], ...] = ()  # wait until term, vote and log are durable
+    base: tuple[int, int] | None = None  # (index, term) after which this step let the log begin anew
+    replies: tuple[tuple[str, Message], ...] = ()  # wait until the latest save is durable
     outputs: tuple["Output", ...] = ()
 
 
@@ -182,8 +184,11 @@ class Campaign(NamedTuple):
 
 
 class Compact(NamedTuple):
-    """A durable and verified snapshot covers all up to `snapshot_index`: forget the entries up to `index`, which may be less."""
+    """A durable and verified snapshot covers all up to `snapshot_index`: forget the entries up to `index`, which is not more.
 
+    The entries between the two stay for followers that are a little behind."""
+
+    snapshot_index: int
     index: int
 
 
@@ -237,7 +242,8 @@ class Refused(NamedTuple):
     leader: str = ""  # a hint where to go, if known
 
 
-NOT_LEADER, TOO_LARGE, QUEUE_FULL, HANDING_OVER, NO_SUCH_VOTER = "not leader", "too large", "queue full", "handing over", "no voter"
+NOT_LEADER, TOO_LARGE, QUEUE_FULL = "not leader", "too large", "queue full"
+HANDING_OVER, NO_VOTER = "handing over", "no voter"
 
 
 class ReadReady(NamedTuple):
@@ -262,6 +268,12 @@ class FetchSnapshot(NamedTuple):
     last_term: int
 
 
+class Restore(NamedTuple):
+    """The installed snapshot holds all up to `index`: let the machine have its content, unless it has applied more."""
+
+    index: int
+
+
 class Lead(NamedTuple):
     """This server leads `term` from now on."""
 
@@ -274,4 +286,4 @@ class StepDown(NamedTuple):
     term: int  # that it led
 
 
-Output = Save | Send | Accepted | Refused | ReadReady | ReadRefused | FetchSnapshot | Lead | StepDown
+Output = Save | Send | Accepted | Refused | ReadReady | ReadRefused | FetchSnapshot | Restore | Lead | StepDown
