@@ -29,8 +29,8 @@ def send_in_term(state: State, to: str, message: Message) -> State:
 
 def put(state: State, first: int, entries: tuple[Entry, ...]) -> State:
     """Put `entries` into the log from index `first` on, in the place of all that is there."""
-    return capped(state, first - 1)._replace(log=spliced(state.log, first, entries),
-                                            changed_from=first if state.changed_from is None else min(first, state.changed_from))
+    changed_from = first if state.changed_from is None else min(first, state.changed_from)
+    return capped(state, first - 1)._replace(log=spliced(state.log, first, entries), changed_from=changed_from)
 
 
 def begin_anew(state: State, index: int, term: int) -> State:
