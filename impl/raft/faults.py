@@ -43,10 +43,6 @@ class QueueFull(Definite):
     """The leader has too many entries that are not committed yet: try again later."""
 
 
-class Overwritten(Definite):
-    """Another leader's entry was committed in the place of this one, which has no effect and never will have one."""
-
-
 class LeadershipLost(Indefinite):
     """The node took the entry as the leader, and leads no more: a later leader may commit it, or not. It is applied once at
     most, but a caller who proposes it again may have it applied twice."""
