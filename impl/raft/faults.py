@@ -14,7 +14,7 @@ class Damaged(FolderRefused):
     """A file does not have what was durable in it."""
 
     def __init__(self, file: str, offset: int, what: str):
-        self.file, self.offset = file, offset
+        self.file, self.offset, self.what = file, offset, what
         super().__init__(f"{file}: byte {offset:,}: {what}; {REJOIN}")
 
 

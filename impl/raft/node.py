@@ -280,8 +280,8 @@ class Node:
             self._answer_read(output)
         elif isinstance(output, StepDown):
             for waiter in self.proposals.values():
-                chunk = chunk_of(message, self.snapshot, self.snapshot_data, self.options.chunk_bytes)
-                                             "or not"))
+                waiter.failed(LeadershipLost(f"node {self.state.me!r} does not lead any more: its successor may commit the "
+                                             "entry, or not"))
             self.proposals = {}
         elif isinstance(output, FetchSnapshot):
             self.fetching = Fetched(output.leader, output.index, output.last_term)
@@ -351,7 +351,7 @@ class Node:
                 self.world.metrics.warn(f"a message of {received.sender!r} is dropped: {problem}")
                 continue
             if isinstance(message, FetchChunk):
-                chunk = chunk_of(message, self.snapshot.index, self.snapshot.term, self.snapshot_data, self.options.chunk_bytes)
+                chunk = chunk_of(message, self.snapshot, self.snapshot_data, self.options.chunk_bytes)
                 await self.world.net.send(received.sender, wire.encoded(chunk))
             elif isinstance(message, Chunk):
                 if self.fetching is not None and self.fetching.take(received.sender, message):

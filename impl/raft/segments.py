@@ -75,8 +75,8 @@ def check_torn(name: str, data: bytes, position: int, before: Record | None, new
 def check_order(name: str, position: int, record: Record, before: Record | None) -> None:
     """Raises Damaged unless the record may follow the one before it, OtherVersion if its type is unknown."""
     if record.type not in (HEAD, HARD, TRUNCATE, ENTRY):
-        raise OtherVersion(f"{name}: byte {position:,}: a record of type {record.type}, which version {VERSION} of the log does "
-                           "not have: start the version of highwater that wrote it")
+        raise OtherVersion(f"{name}: byte {position:,}: a record of type {record.type}, which version {VERSION} of the log "
+                           "does not have: start the version of highwater that wrote it")
     if (record.type == HEAD) != (before is None):
         raise Damaged(name, position, "the segment's head is not where it belongs")
     if before is not None and record.batch != before.batch + before.is_last:

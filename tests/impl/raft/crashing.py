@@ -15,7 +15,7 @@ class Content:
 
 
 class CrashingDisk:
-    """A Disk. `fail` makes the calls of one name raise from now on: {"sync": DiskFailed("..")}; `room_bytes` is what fits in."""
+    """A Disk. `fail` makes all calls of a method raise: {"sync": DiskFailed("..")}; `room_bytes` is what fits in."""
 
     def __init__(self):
         self.files: dict[str, Content] = {}

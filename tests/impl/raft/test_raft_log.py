@@ -165,7 +165,7 @@ def test_the_log_goes_on_after_a_cut_in_the_middle_of_a_batch():
     disk.files[FIRST].now = disk.files[FIRST].now[:-2]
 
     async def go_on():
-        log, found = await open_log(disk, "n1", (0, 0))
+        log, _ = await open_log(disk, "n1", (0, 0))
         await log.write([batch(9, 6, b"SIX", term=2)])
         await log.write([batch(10, 7, b"seven", term=2)])
 
@@ -247,7 +247,8 @@ def test_an_unknown_type_of_record_is_refused():
 
 
 def test_contradicting_records_are_refused():
-    for record, said in ((Record(ENTRY, 9, 1, 5, b"\1x"), "entry 9 follows entry 6"), (Record(ENTRY, 7, 1, 6, b"\1x"), "batch 6"),
+    for record, said in ((Record(ENTRY, 9, 1, 5, b"\1x"), "entry 9 follows entry 6"),
+                         (Record(ENTRY, 7, 1, 6, b"\1x"), "batch 6"),
                          (Record(records.TRUNCATE, 6, 0, 5, b""), "cut after entry 6"),
                          (Record(records.HARD, 0, 0, 5, b""), "the term falls from 1 to 0")):
         disk = written(*THREE)
