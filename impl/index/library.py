@@ -106,24 +106,26 @@ class Index:
             for block in update.compacted_blocks.new_blocks:
                 if (wrong := invalid_block(block)) is not None:
                     raise InvalidArgument(wrong)
+        results = {update.name: update.compacted_blocks for update in request.status_updates}
+        told = [StatusUpdate(name=update.name, token=update.token, status=update.status) for update in request.status_updates]
+        deleted = [key for update in request.status_updates for key in update.deleted]
+        asked = GetPlan(status_updates=told, assign_jobs_max=request.job_capacity, deleted=deleted)
+        return response_of(await self._updated(asked, results))
+
+    async def _updated(self, asked: Any, results: dict[str, Any]) -> Any:
+        """Let a plan be made, propose it with the results of its jobs, and return what of it had an effect; one at a time."""
         while self.polling is not None:
             await self.polling.wait()
         self.polling = turn = self.world.signals.signal()
         try:
-            return await self._polled(request)
+            planned = await self._proposed(asked)
+            plan = planned.answer.value
+            for part in plan.completed_jobs:
+                part.compacted_blocks.CopyFrom(results[part.state.name])
+            return (await self._proposed(UpdatePlan(term=planned.term, plan_update=plan))).answer.value
         finally:
             self.polling = None
             turn.set()
-
-    async def _polled(self, request: Any) -> Any:
-        results = {update.name: update.compacted_blocks for update in request.status_updates}
-        told = [StatusUpdate(name=update.name, token=update.token, status=update.status) for update in request.status_updates]
-        deleted = [key for update in request.status_updates for key in update.deleted]
-        planned = await self._proposed(GetPlan(status_updates=told, assign_jobs_max=request.job_capacity, deleted=deleted))
-        plan = planned.answer.value
-        for part in plan.completed_jobs:
-            part.compacted_blocks.CopyFrom(results[part.state.name])
-        return response_of((await self._proposed(UpdatePlan(term=planned.term, plan_update=plan))).answer.value)
 
     async def overdue(self) -> list[Any]:
         """Return the Tombstones that jobs have carried in vain: the caller deletes their objects, and calls `confirm`."""
@@ -132,8 +134,7 @@ class Index:
     async def confirm(self, several: Iterable[Any]) -> None:
         """Forget Tombstones whose objects are deleted. Raises what `poll` raises."""
         keys = [TombstoneKey(index=one.index, name=tombstones.name_of(one)) for one in several]
-        planned = await self._proposed(GetPlan(deleted=keys))
-        await self._proposed(UpdatePlan(term=planned.term, plan_update=planned.answer.value))
+        await self._updated(GetPlan(deleted=keys), {})
 
 
 def response_of(done: Any) -> Any:
