@@ -21,7 +21,7 @@ REWRITTEN = "rewritten"  # the newest segment, while it is written again
 
 
 class Recovered(NamedTuple):
-    """What the disk holds of a node."""
+    """The content of a log: the latest term and vote, and the entries."""
 
     term: int
     vote: str
@@ -142,8 +142,8 @@ async def open_log(disk: Disk, node: str, snapshot: tuple[int, int], segment_byt
 async def rewrite(disk: Disk, newest: Segment) -> None:
     """Write the newest segment again, without what is torn, and put it durably in its own place.
 
-    To sync it as it is would not do. If a sync of an earlier process failed, the system may still show pages that are not on the
-    disk, and take them for written: the next sync then succeeds, and a later crash of the machine loses them.
+    To sync it as it is would not do. If a sync of an earlier process failed, the system may still show pages that are not on
+    the disk, and take them for written: the next sync then succeeds, and a later crash of the machine loses them.
     """
     whole = (await disk.read(newest.name))[:newest.size_bytes]
     await disk.create(REWRITTEN)
