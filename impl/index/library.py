@@ -36,7 +36,7 @@ NS_PER_MS = 1_000_000
 
 
 class InvalidArgument(Definite):
-    """What was asked for cannot be: the message says why. Nothing has changed."""
+    """The request is refused for a reason that the message names. Nothing has changed."""
 
 
 class TooLate(Definite):

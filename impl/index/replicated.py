@@ -18,7 +18,7 @@ from highwater.impl.raft.machine import Command, Machine
 
 
 class Result(NamedTuple):
-    """What an entry came to, and the term of the leader that took it."""
+    """The outcome of an entry, and the term of the leader that took it."""
 
     term: int
     answer: Answer

@@ -44,7 +44,7 @@ class Broken(AssertionError):
 
 
 class OnDisk(NamedTuple):
-    """What a crash leaves."""
+    """The part of a server that a crash leaves."""
 
     term: int = 0
     vote: str = ""

@@ -1,4 +1,4 @@
-"""What every Disk must do, as coroutines on a fresh one: for the disk in a folder and for those in memory.
+"""The rules of every Disk, as coroutines on a fresh one: for the disk in a folder and for those in memory.
 
 Crashes are not among it: a test that runs on a real folder cannot end the machine.
 """

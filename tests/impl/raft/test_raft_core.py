@@ -605,7 +605,7 @@ def test_a_vote_that_is_not_durable_is_given_twice(monkeypatch):
 
 
 def test_a_save_that_counts_for_other_entries_is_acknowledged_too_early(monkeypatch):
-    """As in `test_a_save_does_not_count_for_entries_that_replaced_its_own`, with the safeguard off."""
+    """Switch the safeguard off under `test_a_save_does_not_count_for_entries_that_replaced_its_own`."""
     monkeypatch.setattr(effects, "capped", lambda state, index: state)
     with pytest.raises(AssertionError):
         test_a_save_does_not_count_for_entries_that_replaced_its_own()
