@@ -20,6 +20,7 @@ MACHINERY = (
     Allowed("dst/sim/alarm.py", "concurrency", "import signal", "ends a run that does not end; no run that ends sees it"),
     *(Allowed("impl/codecs/slatedb/flatbuffer.py", "cache", of, PURE) for of in (
         "@cache slots_of", "unions_of", "found_by", "id_of", "left_out", "layout_of", "id_table", "ulid_of")),
+    Allowed("impl/codecs/index/strings.py", "cache", "lru_cache(LATELY)", PURE),
     Allowed("impl/codecs/slatedb/manifest.py", "cache", "lru_cache(LATELY)", PURE),
     Allowed("impl/layout.py", "cache", "lru_cache(LATELY)", PURE),
     Allowed("impl/stores/databases.py", "concurrency", "import asyncio", "a real store, of files; it is not simulated"),

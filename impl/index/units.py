@@ -11,7 +11,7 @@ from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index.messages import BlockMeta, decode, encode
 from highwater.impl.codecs.index.partitions import partition_of
 from highwater.impl.codecs.index.rows import Times, Unit
-from highwater.impl.codecs.index.strings import exported, imported, table_of, tenant_of
+from highwater.impl.codecs.index.strings import Table, exported, imported, table_of_rows, tenant_of
 from highwater.impl.index.kv import Rows, Transaction, under
 
 
@@ -26,9 +26,9 @@ def times(rows: Rows, unit: Unit) -> Times | None:
     return None if value is None else row.times_of(value)
 
 
-def strings(rows: Rows, unit: Unit) -> tuple[str, ...]:
-    """Return the strings of a unit, from number 1 on."""
-    return tuple(text for _, value in under(rows, row.index_key(unit, row.STRINGS)) for text in row.strings_of(value))
+def table(rows: Rows, unit: Unit) -> Table:
+    """Return the strings of a unit."""
+    return table_of_rows(tuple(value for _, value in under(rows, row.index_key(unit, row.STRINGS))))
 
 
 def has(rows: Rows, unit: Unit, ulid: str) -> bool:
@@ -37,10 +37,10 @@ def has(rows: Rows, unit: Unit, ulid: str) -> bool:
 
 def insert(rows: Transaction, unit: Unit, block: Any, index: int) -> None:
     """Add a block by the log entry `index`. It is valid, and the unit does not have it."""
-    table = table_of(strings(rows, unit))
-    own, new = imported(table, block)
+    before_it = table(rows, unit)
+    own, new = imported(before_it, block)
     if new:
-        rows.put(row.strings_key(unit, len(table.strings)), row.strings_value(new))
+        rows.put(row.strings_key(unit, len(before_it.strings)), row.strings_value(new))
     rows.put(row.block_key(unit, block.id), encode(own))
     before = times(rows, unit)
     if before is None:
@@ -78,7 +78,7 @@ def get(rows: Rows, tenant: str, shard: int, ulids: list[str]) -> list[Any]:
         value = rows.get(row.block_key(unit, ulid))
         if value is not None:
             if unit not in tables:
-                tables[unit] = ("", *strings(rows, unit))
+                tables[unit] = table(rows, unit).strings
             found.append(exported(tables[unit], decode(BlockMeta, value)))
     return found
 

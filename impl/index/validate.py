@@ -7,9 +7,9 @@ applied, where what is invalid has no effect.
 from typing import Any
 
 from highwater.impl.codecs.codec import Undecodable
-from highwater.impl.codecs.index import ulids
 from highwater.impl.codecs.index.messages import encode
-from highwater.impl.codecs.index.strings import EMPTY, imported
+from highwater.impl.codecs.index.partitions import partition_of
+from highwater.impl.codecs.index.strings import check_references
 
 LARGEST_BLOCK_BYTES = 4 << 20  # of metadata: what one request of gRPC may hold by default
 LONGEST_TENANT_BYTES = 150
@@ -45,8 +45,8 @@ def invalid_block(block: Any) -> str | None:
         return f"the metadata has {size} bytes; {LARGEST_BLOCK_BYTES} are allowed"
     try:
         encode(block)
-        ulids.time_ms(block.id)
-        imported(EMPTY, block)
+        partition_of(block.id)
+        check_references(block)
     except (Undecodable, ValueError) as error:
         return str(error)
     if block.string_table and block.string_table[0] != "":

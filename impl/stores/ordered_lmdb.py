@@ -11,7 +11,7 @@ from typing import Any
 
 import lmdb
 
-from highwater.impl.index.kv import Row, Rows, Transaction, checked
+from highwater.impl.index.kv import LONGEST_KEY_BYTES, Row, Rows, Transaction, checked
 
 LARGEST_FILE_BYTES = 1 << 36  # of addresses, not of the disk
 
@@ -23,7 +23,7 @@ class LmdbRows:
         self._transaction = transaction
 
     def get(self, key: bytes) -> bytes | None:
-        return self._transaction.get(key) if key else None
+        return self._transaction.get(key) if 0 < len(key) <= LONGEST_KEY_BYTES else None
 
     def range(self, start: bytes, end: bytes | None) -> Iterator[Row]:
         with self._transaction.cursor() as cursor:
@@ -36,7 +36,8 @@ class LmdbRows:
         self._transaction.put(checked(key), value)
 
     def delete(self, key: bytes) -> None:
-        self._transaction.delete(key)
+        if 0 < len(key) <= LONGEST_KEY_BYTES:
+            self._transaction.delete(key)
 
     def delete_range(self, start: bytes, end: bytes | None) -> None:
         with self._transaction.cursor() as cursor:

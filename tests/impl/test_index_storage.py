@@ -85,6 +85,8 @@ def test_keys_have_a_length(kv, key):
     with kv.transaction() as rows:
         rows.put(b"x" * 511, b"")
         rows.delete(b"absent")
+        rows.delete(key)
+        assert rows.get(key) is None and list(rows.range(b"y" * 600, None)) == []
     assert all_of(kv) == [(b"x" * 511, b"")]
 
 

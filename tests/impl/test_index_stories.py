@@ -1,10 +1,11 @@
 """Each safeguard of the metadata index with its shortest story: the promise holds, and with the safeguard off it breaks."""
 
 from collections.abc import Callable
+from hashlib import sha256
 
 import pytest
 
-from highwater.impl.codecs.index import rows, ulids
+from highwater.impl.codecs.index import rows, snapshot, ulids
 from highwater.impl.codecs.index.messages import Dataset, copied
 from highwater.impl.codecs.index.rows import Unit
 from highwater.impl.index import add, jobs, kv, machine, plan_update, planner, removed, replace, tombstones, truncate, validate
@@ -538,7 +539,8 @@ def test_an_entry_that_nobody_can_read_changes_nothing(body):
 
 
 BAD = {
-    "ULID": dict(id="!" * 26), "no ULID": dict(id=""), "times": dict(min_time=0), "times back": dict(max_time=5),
+    "ULID": dict(id="!" * 26), "year 2262": dict(id="7" + "Z" * 25),
+    "no ULID": dict(id=""), "times": dict(min_time=0), "times back": dict(max_time=5),
     "tenant": dict(tenant=99), "negative": dict(tenant=-1), "creator": dict(created_by=99),
     "first string": dict(string_table=["x", "writer", "kind", "cpu", "d1"])}
 
@@ -668,3 +670,25 @@ def test_a_removed_block_is_a_snapshot_away():
         assert [ulid for _, ulid in truncate.units.visible(before)] == [block(0).id, block(1).id]
     assert len(story.visible()) == 1
     assert kv.after_prefix(b"a") == b"b"
+
+
+def test_the_bytes_of_a_state_stay_as_they_are():
+    """A state with every kind of row but what is gone; a snapshot that an earlier commit has written is read."""
+    story = Story()
+    for number in range(2):
+        story.add(block(number))
+    story.finish(story.assign()[0])
+    story.add(block(2, shard=2))
+    story.add(block(3, shard=2))
+    story.poll()
+    story.add(block(4, tenant="t", shard=3))
+    story.truncate(Unit(anonymous().partition, "t", 3))
+    story.add(block(5))
+    kinds = {key[0] for key, _ in story.content()} | {rows.APPLIED[0], rows.CLOCK[0]}
+    assert kinds == set(range(1, 11)) - {rows.GONE[0]}
+    assert sha256(story.machine.dump()).hexdigest() == (
+        "9081f01f9e6d6964f79a880e54a16b32cd1850575e70ba292e3a2f10bbc23236")
+    written = bytes.fromhex(
+        "48574958000000010000002400000000000000050000000000000002000000020000000000000001000000000000000300000000000000"
+        "2128b52ffd203bc50000800000000161000000013162000000283202007055b0162400000000000000028d16c632")
+    assert snapshot.decode(written) == (snapshot.Position(5, 2, (1, 3)), [(b"a", b"1"), (b"b", b"2" * 40)])

@@ -6,13 +6,17 @@ from collections import Counter
 import pytest
 
 from highwater.impl.codecs.index import names, snapshot
-from highwater.impl.codecs.index.messages import AddBlock
+from highwater.impl.codecs.index.entries import UnknownEntry, command_of
+from highwater.impl.codecs.index.entries import entry as entry_of
+from highwater.impl.codecs.index.messages import AddBlock, DamagedMessage
 from highwater.impl.codecs.index.snapshot import Position
 from highwater.impl.index import jobs, removed, tombstones, units
+from highwater.impl.index.answers import ABORTED, INVALID, OK
 from highwater.impl.index.config import Config, Level, S
 from highwater.impl.index.kv import MemoryKV
-from highwater.impl.index.machine import Machine
+from highwater.impl.index.machine import Entry, Machine
 from highwater.impl.stores.ordered_lmdb import LmdbKV
+from tests.support.metadata_damage import damage, damaged_bytes
 from tests.support.metadata_index import START_S, Story, block, progress, success
 
 WALK = Config(horizon_ns=900 * S, delay_ns=1000 * S, lease_ns=60 * S, failures=2, retry_failed_ns=200 * S, jobs=4,
@@ -184,6 +188,43 @@ def test_replicas_are_equal_byte_for_byte(seed, tmp_path):
             assert in_lmdb.dump() == in_memory.dump()
     assert in_lmdb.dump() == in_memory.dump() == late.dump() == walk.machine.dump()
     other.close()
+
+
+def tried(seed: int, inputs: int, folder) -> Counter:
+    """Apply damaged entries to two replicas, each to the same state; return what they were answered."""
+    walk, codes = Walk(seed), Counter()
+    for _ in range(80):
+        walk.step()
+    bodies = [entry.body for entry in walk.log if entry.body]
+    other = LmdbKV(folder / f"rows{seed}")
+    replica = Machine(other, WALK)
+    replica.restore(walk.machine.snapshot(())[1])
+    for number in range(inputs):
+        body = walk.chance.choice(bodies)
+        if number % 3:
+            command = command_of(body)
+            for _ in range(walk.chance.choice([1, 1, 2, 4])):
+                damage(command, walk.chance)
+            body = entry_of(command)
+        else:
+            body = damaged_bytes(body, walk.chance)
+        given = Entry(walk.machine.snapshot(())[0].index + 1, walk.chance.choice([1, walk.term]), START_S * S, body)
+        before, told = walk.machine.dump(), []
+        for machine in (walk.machine, replica):
+            try:
+                told.append(machine.apply(given).code)
+            except (UnknownEntry, DamagedMessage) as error:
+                told.append(type(error).__name__)
+                assert machine.dump() == before
+        assert told[0] == told[1] and walk.machine.dump() == replica.dump()
+        codes[told[0]] += 1
+    other.close()
+    return codes
+
+
+def test_damaged_entries_are_refused_or_answered_and_nothing_crashes(tmp_path):
+    codes = sum((tried(seed, 150, tmp_path) for seed in range(8)), Counter())
+    assert min(codes[code] for code in (OK, INVALID, ABORTED, "DamagedMessage")) > 20, codes
 
 
 @pytest.mark.parametrize("module, function, without", [

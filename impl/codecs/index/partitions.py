@@ -10,10 +10,11 @@ KEY = struct.Struct(">qI")  # ns, s
 WINDOW_S = 6 * 3600
 NS_PER_S = 1_000_000_000
 DAY_S = 86_400
+LAST_NS = (1 << 63) - 1  # times in keys are i64
 
 
 class InvalidPartition(Undecodable):
-    """A partition's key of the wrong size."""
+    """A partition's key of the wrong size, or a ULID whose partition has no key: it is from the year 2262 or later."""
 
 
 class Partition(NamedTuple):
@@ -32,9 +33,12 @@ class Partition(NamedTuple):
 
 
 def partition_of(ulid: str) -> Partition:
-    """Return the partition that a block belongs to. Raises InvalidUlid."""
+    """Return the partition that a block belongs to. Raises InvalidUlid, InvalidPartition."""
     length_ns = WINDOW_S * NS_PER_S
-    return Partition(ulids.time_ns(ulid) // length_ns * length_ns)
+    start_ns = ulids.time_ns(ulid) // length_ns * length_ns
+    if start_ns + length_ns > LAST_NS:
+        raise InvalidPartition(f"{ulid} was made too late for a partition", field="ULID")
+    return Partition(start_ns)
 
 
 def encode(partition: Partition) -> bytes:

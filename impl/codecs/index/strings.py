@@ -6,11 +6,15 @@ mapped too: Pyroscope stores these as they come, so they may show another tenant
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.codec import Undecodable
-from highwater.impl.codecs.index.labels import positions
+from highwater.impl.codecs.index.labels import groups_of, positions
 from highwater.impl.codecs.index.messages import copied
+from highwater.impl.codecs.index.rows import strings_of
+
+LATELY = 256  # tables that are kept: a writer adds to few units
 
 
 class UnknownString(Undecodable):
@@ -34,6 +38,31 @@ def table_of(strings: Sequence[str]) -> Table:
     if len(index) != len(whole):
         raise UnknownString("a string stands twice in the table of a shard", field=".strings")
     return Table(whole, index)
+
+
+@lru_cache(LATELY)
+def table_of_rows(values: tuple[bytes, ...]) -> Table:
+    """Return the table of a shard from the values of its rows, in order. Raises DamagedRow, UnknownString."""
+    return table_of([text for value in values for text in strings_of(value)])
+
+
+def check_references(block: Any) -> None:
+    """Check that each reference of a block is into its own table. Raises UnknownString, MalformedLabels."""
+    count = len(block.string_table) or 1  # a block without strings refers to "" only
+    for reference in (block.tenant, block.created_by):
+        check_reference(reference, count)
+    for dataset in block.datasets:
+        check_reference(dataset.tenant, count)
+        check_reference(dataset.name, count)
+        for group in groups_of(dataset.labels):
+            for pair in group:
+                for reference in pair:
+                    check_reference(reference, count)
+
+
+def check_reference(reference: int, count: int) -> None:
+    if not 0 <= reference < count:
+        raise UnknownString(f"reference {reference} into a table of {count} strings", field="string_table")
 
 
 def mapped(block: Any, number_of: Callable[[int], int]) -> None:
