@@ -4,6 +4,7 @@ EXTRAS = {  # extra in pyproject.toml -> its modules that ours import
     "spark": ("duckdb", "jdk", "pandas", "py4j", "pyarrow", "pyspark"),
     "proofs": ("z3",),
     "s3": ("boto3", "botocore"),
+    "index": ("google", "google_crc32c", "lmdb", "xxhash", "zstandard"),
     "dev": ("hypothesis",),
 }
 

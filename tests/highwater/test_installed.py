@@ -154,3 +154,4 @@ def test_a_missing_library_of_no_extra_is_a_fault_of_ours():
 
     assert install_command(ModuleNotFoundError("No module named 'nobody'", name="nobody")) == ""
     assert install_command(ModuleNotFoundError("", name="pyarrow.parquet")) == "pip install 'highwater-verify[spark]'"
+    assert install_command(ModuleNotFoundError("", name="google.protobuf")) == "pip install 'highwater-verify[index]'"
