@@ -218,7 +218,7 @@ def test_a_later_term_makes_a_follower(message):
 
 
 @pytest.mark.parametrize("message", [Append(4, 0, 0, (), 0), Heartbeat(4, 0, 0), RequestVote(4, 0, 0), PreVote(4, 0, 0),
-                                     InstallSnapshot(4, 1, 1), ReadIndex(4, "r")])
+                                     InstallSnapshot(4, 1, 1)])
 def test_who_is_behind_is_told_the_term(message):
     same, outputs = after(server(term=5), got("b", message))
     assert sent(outputs) == [("b", Vote(5, False))] and same.term == 5 and not same.leader
@@ -444,6 +444,14 @@ def test_a_follower_asks_the_leader():
 def test_a_leader_answers_a_followers_read():
     led, _ = after(leader(), got("b", Appended(5, 1)), got("c", ReadIndex(5, "r")))
     assert ("c", ReadIndexReply(5, "r", 1)) in sent(after(led, got("b", HeartbeatReply(5, 1)))[1])
+
+
+def test_a_server_that_is_behind_is_answered_and_learns_the_term():
+    assert sent(after(server(term=5), got("c", ReadIndex(4, "r")))[1]) == [("c", ReadIndexReply(5, "r", -1))]
+    led, _ = after(leader(), got("b", Appended(5, 1)), got("c", ReadIndex(4, "r")))
+    assert ("c", ReadIndexReply(5, "r", 1)) in sent(after(led, got("b", HeartbeatReply(5, 1)))[1])
+    behind, outputs = after(server(term=4), got("b", ReadIndexReply(5, "r", 1)))
+    assert behind.term == 5 and ReadReady("r", 1) in outputs
 
 
 def test_a_single_server_reads_at_once():
