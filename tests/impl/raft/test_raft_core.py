@@ -474,6 +474,7 @@ def test_a_transfer_waits_until_the_target_has_all():
     led, outputs = after(led, got("b", Appended(5, 1)))
     assert ("b", TimeoutNow(5)) in sent(outputs)
     assert ("b", TimeoutNow(5)) not in sent(after(led, got("b", Appended(5, 1)))[1])
+    assert after(led, TransferTo("b")) == (led, ())
     assert after(led, *[Tick()] * 4)[0].transfer is None
 
 
