@@ -1,7 +1,7 @@
 """The scripts with which etcd tests its Raft, played on our core: terms, votes, commits and logs are as they say.
 
-The scripts are in the testdata of etcd's module, which Go fetches; without Go the tests are skipped. Each has commands, and what
-etcd's servers printed. Only what both have is compared: hard states, logs, and how far a leader knows its followers' logs.
+The scripts are in the testdata of etcd's module, which Go fetches; without Go the tests are skipped. Each has commands, and
+what etcd's servers printed. Only what both have is compared: hard states, logs, and how far a leader knows its followers' logs.
 
 Left out are scripts of what our core does not have: changes of membership, learners, forgotten leaders, leases, reports of
 lost connections, snapshots that a command sends, and storage threads.
