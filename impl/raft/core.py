@@ -100,8 +100,8 @@ def received(state: State, given: Received) -> State:
     if message.term > state.term and not is_hypothetical(message):
         leader = sender if isinstance(message, Append | Heartbeat | InstallSnapshot) else ""
         state = terms.become_follower(state, message.term, leader)
-    if message.term < state.term:
-        asks = isinstance(message, Append | Heartbeat | InstallSnapshot | PreVote | RequestVote | ReadIndex)
+    if message.term < state.term and not isinstance(message, ReadIndex):  # whoever asks, the index is of now
+        asks = isinstance(message, Append | Heartbeat | InstallSnapshot | PreVote | RequestVote)
         return elections.tell_term(state, sender) if asks else state
     return MESSAGES[type(message)](state, sender, message)
 

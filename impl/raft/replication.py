@@ -63,7 +63,7 @@ def send_appends(state: State, even_empty: bool = False) -> State:
 def send_append(state: State, name: str, even_empty: bool = False) -> State:
     """Send a follower the entries that it lacks, as far as its window allows. `even_empty`: send an Append in any case."""
     follower = progress_of(state, name)
-    while not follower.paused and len(follower.inflight) < state.config.max_inflight:
+    while not is_paused(state, follower):
         previous = term_at(state.log, follower.next_index - 1)
         if previous is None:
             return offer_snapshot(state, follower)
@@ -81,6 +81,11 @@ def send_append(state: State, name: str, even_empty: bool = False) -> State:
     return state
 
 
+def is_paused(state: State, follower: Progress) -> bool:
+    """Tell whether the follower gets no Append before it answers."""
+    return follower.paused or len(follower.inflight) >= state.config.max_inflight
+
+
 def offer_snapshot(state: State, follower: Progress) -> State:
     index, last_term = state.snapshot
     state = with_progress(state, follower._replace(mode=SNAPSHOT, inflight=(), paused=True))
@@ -95,14 +100,14 @@ def appended(state: State, sender: str, message: Appended) -> State:
     follower = progress_of(state, sender)._replace(active=True)
     if message.match_index < follower.match_index:
         return with_progress(state, follower)  # an answer that is late
-    match = message.match_index
+    match, waited = message.match_index, is_paused(state, follower)  # and missed what was committed meanwhile
     follower = follower._replace(match_index=match, next_index=max(follower.next_index, match + 1), paused=False,
                                  inflight=tuple(last for last in follower.inflight if last > match))
     if follower.mode == PROBE or (follower.mode == SNAPSHOT and match >= state.log.base_index):
         follower = follower._replace(mode=REPLICATE, next_index=match + 1, inflight=())
     before = state.commit
     state = advance_commit(with_progress(state, follower))
-    return transfer.ask_target(state if state.commit > before else send_append(state, sender))
+    return transfer.ask_target(state if state.commit > before else send_append(state, sender, even_empty=waited))
 
 
 def refused(state: State, sender: str, message: Conflict) -> State:

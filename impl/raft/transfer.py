@@ -7,11 +7,13 @@ from highwater.impl.raft.state import LEADER, NO_VOTER, NOT_LEADER, Refused, Sta
 
 
 def transfer(state: State, target: str) -> State:
-    """Begin to hand over to `target`. The leader itself as the target ends an earlier transfer."""
+    """Begin to hand over to `target`. The same target again changes nothing; the leader itself ends an earlier transfer."""
     if state.role != LEADER:
         return emit(state, Refused(NOT_LEADER, state.leader))
     if target not in state.voters:
         return emit(state, Refused(NO_VOTER, state.me))
+    if state.transfer is not None and state.transfer.target == target:
+        return state
     return ask_target(state._replace(transfer=Transfer(target) if target != state.me else None))
 
 

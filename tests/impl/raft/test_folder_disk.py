@@ -22,7 +22,7 @@ from tests.impl.raft.appending import APPENDING
 from tests.impl.raft.crashing import CrashingDisk
 from tests.impl.raft.disk_rules import RULES
 
-QUICK = Options(Config(election_ticks=2), tick_ms=20, snapshot_entries=8, keep_entries=2, segment_bytes=500)
+QUICK = Options(Config(election_ticks=40), tick_ms=10, snapshot_entries=8, keep_entries=2, segment_bytes=500)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

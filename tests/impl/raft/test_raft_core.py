@@ -218,7 +218,7 @@ def test_a_later_term_makes_a_follower(message):
 
 
 @pytest.mark.parametrize("message", [Append(4, 0, 0, (), 0), Heartbeat(4, 0, 0), RequestVote(4, 0, 0), PreVote(4, 0, 0),
-                                     InstallSnapshot(4, 1, 1), ReadIndex(4, "r")])
+                                     InstallSnapshot(4, 1, 1)])
 def test_who_is_behind_is_told_the_term(message):
     same, outputs = after(server(term=5), got("b", message))
     assert sent(outputs) == [("b", Vote(5, False))] and same.term == 5 and not same.leader
@@ -446,6 +446,14 @@ def test_a_leader_answers_a_followers_read():
     assert ("c", ReadIndexReply(5, "r", 1)) in sent(after(led, got("b", HeartbeatReply(5, 1)))[1])
 
 
+def test_a_server_that_is_behind_is_answered_and_learns_the_term():
+    assert sent(after(server(term=5), got("c", ReadIndex(4, "r")))[1]) == [("c", ReadIndexReply(5, "r", -1))]
+    led, _ = after(leader(), got("b", Appended(5, 1)), got("c", ReadIndex(4, "r")))
+    assert ("c", ReadIndexReply(5, "r", 1)) in sent(after(led, got("b", HeartbeatReply(5, 1)))[1])
+    behind, outputs = after(server(term=4), got("b", ReadIndexReply(5, "r", 1)))
+    assert behind.term == 5 and ReadReady("r", 1) in outputs
+
+
 def test_a_single_server_reads_at_once():
     alone, _ = after(server(voters=("a",)), Campaign(), Synced(1), Synced(2))
     assert after(alone, Read("r"))[1] == (ReadReady("r", 1),)
@@ -466,6 +474,7 @@ def test_a_transfer_waits_until_the_target_has_all():
     led, outputs = after(led, got("b", Appended(5, 1)))
     assert ("b", TimeoutNow(5)) in sent(outputs)
     assert ("b", TimeoutNow(5)) not in sent(after(led, got("b", Appended(5, 1)))[1])
+    assert after(led, TransferTo("b")) == (led, ())
     assert after(led, *[Tick()] * 4)[0].transfer is None
 
 

@@ -44,6 +44,8 @@ class Group:
 
     async def start(self, *names: str) -> None:
         for name in names:
+            while await self.worlds[name].net.receive(0) is not None:
+                pass  # what was sent to it while it was down is lost
             self.nodes[name] = await Node.open(self.worlds[name], name, self.names, APPENDING, self.options)
 
     async def end(self, name: str, crash: int | None = None) -> None:
