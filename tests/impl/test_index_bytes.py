@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highwater.impl.codecs.codec import Undecodable
+from highwater.impl.codecs.crc32c import crc32c
 from highwater.impl.codecs.index import entries, footer, labels, messages, names, partitions, rows, snapshot, strings, ulids
-from highwater.impl.codecs.index.checksums import crc32c
 from highwater.impl.codecs.index.messages import BlockMeta, decode, encode
 from highwater.impl.codecs.index.partitions import Partition
 from highwater.impl.codecs.index.rows import Block, Queued, Times, Unit

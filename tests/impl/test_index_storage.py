@@ -1,17 +1,12 @@
-"""The index's ordered stores, one suite for both; its snapshot files, on a disk that crashes and lies."""
+"""The index's ordered stores: one suite for both."""
 
-import asyncio
 import random
 from itertools import pairwise
 
 import pytest
 
-from highwater.impl.codecs.index import snapshot
-from highwater.impl.codecs.index.snapshot import DamagedSnapshot, Position
 from highwater.impl.index import kv as kv_module
-from highwater.impl.index import snapshots
 from highwater.impl.index.kv import InvalidKey, MemoryKV, after_prefix, under
-from highwater.impl.node_world import DiskFull, FileMissing
 
 
 @pytest.fixture(params=["memory", "lmdb"])
@@ -181,132 +176,3 @@ def test_a_view_shares_what_has_not_changed():
         rows.put(b"05000", b"new")
     changed = [node for node, _ in nodes_of(kv._view.root) if id(node) not in before]
     assert 0 < len(changed) <= 4 < len(before)
-
-
-# --- snapshot files
-
-class FakeDisk:
-    """A folder in memory. Bytes are durable after `sync`, names after `sync_names`; `crash` keeps nothing else."""
-
-    def __init__(self):
-        self.files, self.synced, self.durable, self.calls, self.failing, self.lying = {}, {}, {}, [], None, None
-
-    def step(self, call, name):
-        self.calls.append((call, name))
-        if call == self.failing:
-            raise DiskFull(call)
-
-    def crash(self):
-        self.files = {name: (number, bytearray(self.synced.get(number, b""))) for name, number in self.durable.items()}
-
-    async def names(self):
-        return sorted(self.files)
-
-    async def read(self, name):
-        self.step("read", name)
-        if name not in self.files:
-            raise FileMissing(name)
-        body = bytes(self.files[name][1])
-        return body[:-1] + b"?" if name == self.lying else body
-
-    async def create(self, name):
-        self.step("create", name)
-        self.files[name] = (len(self.calls), bytearray())
-
-    async def append(self, name, body):
-        if self.failing == "append":
-            self.files[name][1].extend(body[:len(body) // 2])
-        self.step("append", name)
-        self.files[name][1].extend(body)
-
-    async def sync(self, name):
-        self.step("sync", name)
-        number, body = self.files[name]
-        self.synced[number] = bytes(body)
-
-    async def rename(self, old, new):
-        self.step("rename", old)
-        self.files[new] = self.files.pop(old)
-
-    async def remove(self, name):
-        self.step("remove", name)
-        del self.files[name]
-
-    async def sync_names(self):
-        self.step("sync_names", "")
-        self.durable = {name: number for name, (number, _) in self.files.items()}
-
-
-ROWS = [(b"a", b"1"), (b"b", b"2" * 99)]
-FIRST, SECOND = Position(5, 1, (1,)), Position(9, 2, (1, 2, 3))
-
-
-def run(awaitable):
-    return asyncio.run(awaitable)
-
-
-def test_a_snapshot_survives_a_crash_as_soon_as_save_returns():
-    disk = FakeDisk()
-    assert run(snapshots.newest(disk)) is None
-    run(snapshots.save(disk, FIRST, ROWS[:1]))
-    name = run(snapshots.save(disk, SECOND, ROWS))
-    disk.crash()
-    assert run(snapshots.newest(disk)) == (name, SECOND, ROWS)
-    run(snapshots.clean(disk))
-    assert run(disk.names()) == [name]
-
-
-@pytest.mark.parametrize("call", ["create", "append", "sync", "rename", "sync_names", "read"])
-def test_a_snapshot_that_fails_is_none(call):
-    disk = FakeDisk()
-    run(snapshots.save(disk, FIRST, ROWS[:1]))
-    disk.failing = call
-    with pytest.raises(DiskFull):
-        run(snapshots.save(disk, SECOND, ROWS))
-    disk.failing = None
-    disk.crash()
-    assert run(snapshots.newest(disk)).position == FIRST
-    run(snapshots.save(disk, SECOND, ROWS))
-    assert run(snapshots.newest(disk)).position == SECOND
-
-
-def test_a_disk_that_returns_other_bytes_is_noticed_before_the_name_is_there():
-    disk = FakeDisk()
-    disk.lying = snapshots.TEMPORARY
-    with pytest.raises(snapshots.SnapshotNotKept, match="do not cut the log"):
-        run(snapshots.save(disk, FIRST, ROWS))
-    assert run(snapshots.newest(disk)) is None
-    disk.lying = snapshots.name_of(FIRST)
-    with pytest.raises(snapshots.SnapshotNotKept):
-        run(snapshots.save(disk, FIRST, ROWS))
-
-
-def test_a_snapshot_without_its_checks_would_be_taken_for_one(monkeypatch):
-    """Break it: without the sync and the reading back, a name stands for no bytes after a crash."""
-    disk = FakeDisk()
-
-    async def nothing(*_):
-        return None
-
-    monkeypatch.setattr(snapshots, "_verified", nothing)
-    monkeypatch.setattr(disk, "sync", nothing)
-    run(snapshots.save(disk, FIRST, ROWS))
-    disk.crash()
-    with pytest.raises(DamagedSnapshot, match=snapshots.name_of(FIRST)):
-        run(snapshots.newest(disk))
-
-
-def test_a_damaged_snapshot_is_refused_and_no_older_one_is_taken():
-    disk = FakeDisk()
-    run(snapshots.save(disk, FIRST, ROWS))
-    name = run(snapshots.save(disk, SECOND, ROWS))
-    disk.files[name][1][30] ^= 1
-    with pytest.raises(DamagedSnapshot, match=name):
-        run(snapshots.newest(disk))
-
-
-def test_a_snapshot_under_another_name_is_refused():
-    disk = FakeDisk()
-    disk.files[snapshots.name_of(SECOND)] = (1, bytearray(snapshot.encode(FIRST, ROWS)))
-    with pytest.raises(DamagedSnapshot, match="index 5, term 1"):
-        run(snapshots.newest(disk))

@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 from highwater.impl.codecs.codec import Undecodable
-from highwater.impl.codecs.index.checksums import crc32c
+from highwater.impl.codecs.crc32c import crc32c
 from highwater.impl.codecs.index.messages import BlockMeta, decode, encode
 
 TAIL = struct.Struct(">II")  # size of the metadata, checksum

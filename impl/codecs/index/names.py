@@ -6,8 +6,9 @@ Here are the names of jobs, of tombstones, of compacted blocks, and of objects.
 from collections.abc import Sequence
 from hashlib import sha256
 
+import xxhash
+
 from highwater.impl.codecs.index import ulids
-from highwater.impl.codecs.index.checksums import xxh64
 from highwater.impl.codecs.index.partitions import Partition, text
 
 ANONYMOUS = "anonymous"  # in paths, where the tenant's name is ""
@@ -15,7 +16,7 @@ ANONYMOUS = "anonymous"  # in paths, where the tenant's name is ""
 
 def job_name(tenant: str, shard: int, level: int, sources: Sequence[str]) -> str:
     """Return the name of a job: the hash of its sources, in order, without leading zeros; tenant, shard and level."""
-    return f"{xxh64(''.join(sources).encode()):x}-T{tenant}-S{shard}-L{level}"
+    return f"{xxhash.xxh64_intdigest(''.join(sources).encode()):x}-T{tenant}-S{shard}-L{level}"
 
 
 def unit_tombstone_name(partition: Partition, tenant: str, shard: int) -> str:

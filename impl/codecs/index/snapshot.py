@@ -16,7 +16,7 @@ from typing import NamedTuple
 import zstandard
 
 from highwater.impl.codecs.codec import Undecodable
-from highwater.impl.codecs.index.checksums import crc32c
+from highwater.impl.codecs.crc32c import crc32c
 
 MAGIC, VERSION = b"HWIX", 1
 HEAD, POSITION, TAIL = struct.Struct(">4sII"), struct.Struct(">QQI"), struct.Struct(">QI")

@@ -1,0 +1,149 @@
+"""Safety: `add` returns once the block is in the index on a majority, and a read that begins then sees it, on any node.
+
+The metadata index as a library. By default it is one process with one voter, and no sockets:
+
+    async with Index.open(world) as index:
+        await index.add(block)
+        blocks = await index.get(tenant="", shard=7, ulids=[block.id])
+        answer = await index.poll(request)
+
+`world` has the disk of a folder, or one in memory (impl/stores). A call that raises a Definite error has had no effect. After
+an Indefinite one the block may be added, or may be later: add it again, which changes nothing if it was.
+"""
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from highwater.impl.codecs.index.messages import (
+    AddBlock,
+    GetPlan,
+    PollResponse,
+    StatusUpdate,
+    TombstoneKey,
+    UpdatePlan,
+)
+from highwater.impl.errors import Definite
+from highwater.impl.index import tombstones, units
+from highwater.impl.index.answers import ABORTED, INVALID, OK, PRECONDITION
+from highwater.impl.index.config import Config
+from highwater.impl.index.replicated import Result, machine, stamped
+from highwater.impl.index.validate import invalid_block
+from highwater.impl.node_world import NodeWorld, Signal
+from highwater.impl.raft.node import USUAL, Node, Options
+
+NS_PER_MS = 1_000_000
+
+
+class InvalidArgument(Definite):
+    """The request is refused for a reason that the message names. Nothing has changed."""
+
+
+class TooLate(Definite):
+    """The block is older than the horizon, or retention has dropped its unit. It is never added; keep it aside."""
+
+
+class PollAgain(Definite):
+    """The leader has changed between the two entries of a poll. Nothing was assigned or ended; poll again."""
+
+
+class Index:
+    """An open index on one node."""
+
+    def __init__(self, node: Node, world: NodeWorld, config: Config):
+        """Make an index on an open node; `Index.open` opens both."""
+        self.node, self.world, self.config = node, world, config
+        self.polling: Signal | None = None  # set when the poll that is under way has ended
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, world: NodeWorld, config: Config | None = None, me: str = "1", voters: Iterable[str] = ("1",),
+                   options: Options = USUAL) -> AsyncGenerator["Index"]:
+        """Open the index in the folder of `world`, and close it at the end of the context.
+
+        Raises ConfigRefused, and what `Node.open` raises.
+        """
+        numbers = config or Config()
+        node = await Node.open(world, me, voters, machine(numbers), options)
+        try:
+            yield cls(node, world, numbers)
+        finally:
+            await node.close()
+
+    def now_ns(self) -> int:
+        return self.world.clock.now_ms() * NS_PER_MS
+
+    async def _proposed(self, command: Any) -> Result:
+        """Replicate a command and return its result. Raises InvalidArgument, TooLate, PollAgain, and what `propose` raises."""
+        result: Result = (await self.node.propose(stamped(self.now_ns(), command))).result
+        if result.answer.code == OK:
+            return result
+        raise {INVALID: InvalidArgument, PRECONDITION: TooLate, ABORTED: PollAgain}[result.answer.code](result.answer.text)
+
+    async def add(self, block: Any) -> None:
+        """Add a BlockMeta. It may be added again at any time; nothing changes then.
+
+        Definite errors: InvalidArgument, TooLate, NotLeader, QueueFull, TooLarge, NotRunning. Indefinite ones: LeadershipLost,
+        NodeStopped.
+        """
+        if (wrong := invalid_block(block)) is not None:
+            raise InvalidArgument(wrong)
+        await self._proposed(AddBlock(metadata=block))
+
+    async def get(self, tenant: str, shard: int, ulids: list[str]) -> list[Any]:
+        """Return those of these blocks that are in the index, as of this call or later. Any node may be asked.
+
+        Raises InvalidUlid, NotLeader if no leader is known, NotRunning, NodeStopped.
+        """
+        return units.get(await self.node.read(), tenant, shard, ulids)
+
+    async def poll(self, request: Any) -> Any:
+        """Take a worker's reports, and return jobs for it: a PollRequest, a PollResponse. Polls take turns.
+
+        Raises InvalidArgument if a result has a bad block, PollAgain, and what `add` raises.
+        """
+        for update in request.status_updates:
+            for block in update.compacted_blocks.new_blocks:
+                if (wrong := invalid_block(block)) is not None:
+                    raise InvalidArgument(wrong)
+        results = {update.name: update.compacted_blocks for update in request.status_updates}
+        told = [StatusUpdate(name=update.name, token=update.token, status=update.status) for update in request.status_updates]
+        deleted = [key for update in request.status_updates for key in update.deleted]
+        asked = GetPlan(status_updates=told, assign_jobs_max=request.job_capacity, deleted=deleted)
+        return response_of(await self._updated(asked, results))
+
+    async def _updated(self, asked: Any, results: dict[str, Any]) -> Any:
+        """Let a plan be made, propose it with the results of its jobs, and return what of it had an effect; one at a time."""
+        while self.polling is not None:
+            await self.polling.wait()
+        self.polling = turn = self.world.signals.signal()
+        try:
+            planned = await self._proposed(asked)
+            plan = planned.answer.value
+            for part in plan.completed_jobs:
+                part.compacted_blocks.CopyFrom(results[part.state.name])
+            return (await self._proposed(UpdatePlan(term=planned.term, plan_update=plan))).answer.value
+        finally:
+            self.polling = None
+            turn.set()
+
+    async def overdue(self) -> list[Any]:
+        """Return the Tombstones that jobs have carried in vain: the caller deletes their objects, and calls `confirm`."""
+        return tombstones.for_own_deleter(await self.node.read(), self.now_ns(), self.config)
+
+    async def confirm(self, several: Iterable[Any]) -> None:
+        """Forget Tombstones whose objects are deleted. Raises what `poll` raises."""
+        keys = [TombstoneKey(index=one.index, name=tombstones.name_of(one)) for one in several]
+        await self._updated(GetPlan(deleted=keys), {})
+
+
+def response_of(done: Any) -> Any:
+    """Return the answer to a poll: the jobs that were assigned, and the leases of these and of those that go on."""
+    response = PollResponse()
+    for part in done.assigned_jobs:
+        plan = part.plan
+        response.compaction_jobs.add(name=plan.name, shard=plan.shard, tenant=plan.tenant, tombstones=plan.tombstones,
+                                     compaction_level=plan.compaction_level, source_blocks=plan.source_blocks)
+    for part in (*done.assigned_jobs, *done.updated_jobs):
+        response.assignments.add(name=part.state.name, token=part.state.token, lease_expires_at=part.state.lease_expires_at)
+    return response

@@ -1,0 +1,203 @@
+"""The index as a library: one voter that crashes and starts again, and three nodes in one process; in virtual time."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from random import Random
+
+import pytest
+
+from highwater.impl.codecs.index import names
+from highwater.impl.codecs.index.messages import IN_PROGRESS, SUCCESS, CompactedBlocks, PollRequest
+from highwater.impl.index import replicated
+from highwater.impl.index.answers import OK
+from highwater.impl.index.config import Config, ConfigRefused, Level, S
+from highwater.impl.index.library import Index, InvalidArgument, PollAgain, TooLate
+from highwater.impl.raft.faults import NotLeader, NotRunning
+from highwater.impl.raft.machine import Command
+from highwater.impl.raft.node import Options
+from highwater.impl.raft.state import LEADER
+from highwater.impl.raft.state import Config as RaftConfig
+from highwater.impl.stores.node_system import local_worlds
+from tests.impl.raft.crashing import CrashingDisk
+from tests.impl.raft.virtual import VirtualClock, run
+from tests.support.metadata_index import START_S, block
+
+CONFIG = Config(horizon_ns=10 * S, delay_ns=20 * S, levels=(Level(2, 36 * S),))
+FAST = Options(RaftConfig(), tick_ms=10, disk_limit_ms=1_000, snapshot_entries=10, keep_entries=2)
+BLOCKS = [block(number) for number in range(30)]
+
+
+class Late(VirtualClock):
+    """Virtual time from the start of the blocks on."""
+
+    def now_ms(self) -> int:
+        return START_S * 1000 + super().now_ms()
+
+
+def worlds(*nodes: str, disks: dict[str, CrashingDisk] | None = None):
+    made = disks or {name: CrashingDisk() for name in nodes}
+    return {name: world._replace(clock=Late()) for name, world in local_worlds(list(made.items())).items()}
+
+
+async def leads(index: Index) -> None:
+    for _ in range(2000):
+        if index.node.state.role == LEADER and index.node.state.commit:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it does not lead")
+
+
+def texts(found: list) -> list[str]:
+    return [one.id for one in found]
+
+
+def result(job) -> CompactedBlocks:
+    made = block(0, tenant="t", level=1, data=("both",), ulid=names.compacted_id(list(job.source_blocks), 1, "t"))
+    return CompactedBlocks(source_blocks={"blocks": job.source_blocks}, new_blocks=[made])
+
+
+def test_what_was_added_is_there_after_a_crash_from_the_log_and_from_a_snapshot():
+    async def work():
+        for count in (3, 25):
+            disk = CrashingDisk()
+            async with Index.open(worlds(disks={"1": disk})["1"], CONFIG, options=FAST) as index:
+                await leads(index)
+                for made in BLOCKS[:count]:
+                    await index.add(made)
+                await index.add(BLOCKS[0])
+                before = index.node.value
+            disk.crash(Random(count))
+            assert any(name.startswith("snapshot-") for name in disk.files) == (count == 25)
+            async with Index.open(worlds(disks={"1": disk})["1"], CONFIG, options=FAST) as index:
+                await leads(index)
+                wanted = [made.id for made in BLOCKS[:count]]
+                assert texts(await index.get("", 1, [*wanted, BLOCKS[29].id])) == wanted
+                assert list(index.node.value.range(b"", None)) == list(before.range(b"", None))
+            with pytest.raises(NotRunning):
+                await index.add(BLOCKS[0])
+
+    run(work())
+
+
+def test_a_worker_polls_compacts_and_confirms():
+    async def work():
+        async with Index.open(worlds("1")["1"], CONFIG, options=FAST) as index:
+            await leads(index)
+            for made in BLOCKS[:2]:
+                await index.add(made)
+            assert not (await index.poll(PollRequest(job_capacity=1))).compaction_jobs
+            answer = await index.poll(PollRequest(job_capacity=1))
+            (job,), (lease,) = answer.compaction_jobs, answer.assignments
+            assert list(job.source_blocks) == [made.id for made in BLOCKS[:2]] and lease.name == job.name
+            renewed = await index.poll(PollRequest(status_updates=[dict(name=job.name, token=lease.token, status=IN_PROGRESS)]))
+            assert renewed.assignments[0].lease_expires_at >= lease.lease_expires_at and not renewed.compaction_jobs
+            done = dict(name=job.name, token=lease.token, status=SUCCESS, compacted_blocks=result(job))
+            assert not (await index.poll(PollRequest(status_updates=[done]))).assignments
+            assert not await index.get("", 1, list(job.source_blocks))
+            (made,) = await index.get("t", 1, [done["compacted_blocks"].new_blocks[0].id])
+            assert made.string_table[made.datasets[0].name] == "both"
+            await index.add(BLOCKS[0])
+            assert not await index.get("", 1, [BLOCKS[0].id]), "it was compacted"
+            assert not await index.overdue()
+            await asyncio.sleep(41)
+            (tombstone,) = await index.overdue()
+            assert list(tombstone.blocks.blocks) == list(job.source_blocks)
+            await index.confirm([tombstone])
+            assert not await index.overdue()
+
+    run(work())
+
+
+def test_refusals_are_definite_and_name_the_reason():
+    async def work():
+        async with Index.open(worlds("1")["1"], CONFIG, options=FAST) as index:
+            await leads(index)
+            await asyncio.sleep(15)
+            before = index.node.applied
+            bad = block(1)
+            bad.id = "!" * 26
+            with pytest.raises(InvalidArgument, match="ULID"):
+                await index.add(bad)
+            with pytest.raises(InvalidArgument, match="ULID"):
+                await index.poll(PollRequest(status_updates=[dict(compacted_blocks=dict(new_blocks=[bad]))]))
+            assert index.node.applied == before, "nothing was proposed"
+            with pytest.raises(TooLate, match="horizon"):
+                await index.add(BLOCKS[0])
+            await index.add(block(1, 15))
+        with pytest.raises(ConfigRefused):
+            async with Index.open(worlds("1")["1"], CONFIG._replace(delay_ns=1)):
+                pass
+
+    run(work())
+
+
+def test_polls_take_turns():
+    async def work():
+        async with Index.open(worlds("1")["1"], CONFIG, options=FAST) as index:
+            await leads(index)
+            for made in BLOCKS[:8]:
+                await index.add(made)
+            answers = await asyncio.gather(*(index.poll(PollRequest(job_capacity=2)) for _ in range(6)))
+            jobs = [job.name for answer in answers for job in answer.compaction_jobs]
+            assert len(jobs) == len(set(jobs)) == 4
+
+    run(work())
+
+
+def test_a_plan_of_another_leader_is_refused(monkeypatch):
+    async def work():
+        async with Index.open(worlds("1")["1"], CONFIG, options=FAST) as index:
+            await leads(index)
+            real = index._proposed
+
+            async def later(command):
+                done = await real(command)
+                return done._replace(term=done.term - 1)
+
+            monkeypatch.setattr(index, "_proposed", later)
+            with pytest.raises(PollAgain, match="poll again"):
+                await index.poll(PollRequest(job_capacity=1))
+
+    run(work())
+
+
+def test_three_nodes_have_equal_rows_and_followers_answer():
+    async def work():
+        disks = {name: CrashingDisk() for name in "123"}
+        made = worlds(disks=disks)
+        async with AsyncExitStack() as stack:
+            nodes = [await stack.enter_async_context(Index.open(made[name], CONFIG, name, "123", FAST)) for name in "123"]
+            for _ in range(2000):
+                leader = next((one for one in nodes if one.node.state.role == LEADER and one.node.state.commit), None)
+                if leader is not None:
+                    break
+                await asyncio.sleep(0.01)
+            assert leader is not None
+            followers = [one for one in nodes if one is not leader]
+            for number, item in enumerate(BLOCKS[:25]):
+                await leader.add(item)
+                assert texts(await followers[number % 2].get("", 1, [item.id])) == [item.id], "a follower does not see it"
+            with pytest.raises(NotLeader):
+                await followers[0].add(BLOCKS[25])
+            await leader.poll(PollRequest(job_capacity=1))
+            for one in followers:
+                await one.get("", 1, [])
+            assert len({replicated.dump(one.node.value) for one in nodes}) == 1
+
+    run(work())
+
+
+def test_the_machine_is_pure():
+    """The same entry on the same state gives equal states, and changes neither the state before nor each other's."""
+    machine = replicated.machine(CONFIG)
+    state = machine.initial
+    for index, made in enumerate(BLOCKS[:9], 1):
+        body = replicated.stamped(START_S * S, replicated.entries.AddBlock(metadata=made))
+        before = machine.dump(state)
+        (one, first), (other, second) = (machine.apply(state, Command(index, 1, body)) for _ in range(2))
+        assert first == second and first.answer.code == OK and machine.dump(one) == machine.dump(other) != before
+        machine.apply(one, Command(index + 1, 1, replicated.stamped(0, replicated.entries.AddBlock(metadata=BLOCKS[20]))))
+        assert machine.dump(state) == before and machine.dump(one) == machine.dump(other)
+        state = machine.load(machine.dump(one)) if index % 4 == 0 else one
+    with pytest.raises(replicated.entries.UnknownEntry):
+        machine.apply(state, Command(99, 1, b"short"))
