@@ -227,6 +227,14 @@ def test_a_snapshot_that_ends_before_the_log_begins_is_refused():
     assert "the log begins after entry 10, and the snapshot ends with entry 9" in refused(disk, Damaged, (9, 2))
 
 
+def test_a_segment_that_does_not_go_on_from_the_one_before_is_refused():
+    disk, other = written(*THREE, size=200), written([batch(1, 1, b"x" * 200)], [batch(2, 2, b"y")], size=200)
+    disk.files[name_of(2)] = other.files[name_of(2)]
+    for number in (3, 4):
+        disk.files.pop(name_of(number), None)
+    assert "it goes on after entry 1 of term 1 with batch 3, and the log before it ends with entry" in refused(disk, Damaged)
+
+
 def test_an_empty_segment_before_others_is_refused():
     disk = written(*THREE, size=200)
     disk.files[FIRST].now = b""

@@ -104,6 +104,17 @@ def cut_off(world: NodeWorld, *others: str) -> None:
     world.net.send = partly
 
 
+def slow_down(world: NodeWorld, delay_ms: int) -> None:
+    """Let each message that a node sends leave later."""
+    send = world.net.send
+
+    async def slowly(to: str, body: bytes) -> None:
+        await asyncio.sleep(delay_ms / 1e3)
+        await send(to, body)
+
+    world.net.send = slowly
+
+
 # --- one node
 
 
@@ -477,16 +488,11 @@ def test_an_answer_to_a_read_that_was_given_up_is_dropped():
     async def work():
         async with group() as three:
             leader = await three.leader()
-            send = leader.world.net.send
-
-            async def slowly(to: str, body: bytes) -> None:
-                await asyncio.sleep(0.01)
-                await send(to, body)
-
-            leader.world.net.send = slowly
+            for node in three.nodes.values():
+                if node is not leader:
+                    slow_down(node.world, 20)
             with pytest.raises(TimedOut):
-                await leader.world.clock.timeout(15, leader.read())
-            leader.world.net.send = send
+                await leader.world.clock.timeout(10, leader.read())
             await asyncio.sleep(0.1)
             assert not leader.asked and not leader.readers and not leader.stopped
 
