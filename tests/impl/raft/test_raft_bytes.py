@@ -132,7 +132,8 @@ def test_a_changed_or_cut_snapshot_is_damaged():
 
 
 def test_content_that_only_has_the_checksum_of_a_snapshot_is_refused():
-    for body in (b"otherone" + bytes(40), b"hwraftsn\0\1" + bytes(16) + b"\0\x09" + bytes(30)):
+    for body in (b"otherone" + bytes(40), b"hwraftsn\0\1" + bytes(16) + b"\0\x09" + bytes(30), b"hwraftsn\0\1" + bytes(16)
+                 + b"\0\1\0\1\xff" + bytes(30)):
         with pytest.raises(Damaged):
             snapshots.decoded("x", body + snapshots.SUM.pack(crc32c.crc32c(body)))
 

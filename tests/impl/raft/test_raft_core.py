@@ -312,6 +312,11 @@ def test_a_save_does_not_count_for_entries_that_replaced_its_own():
     assert after(follower, Synced(2))[0].durable.index == 1
 
 
+def test_a_sync_that_was_heard_of_changes_nothing():
+    follower, _ = after(server(term=5), got("b", Append(5, 0, 0, logged(5).entries, 0)), Synced(1))
+    assert after(follower, Synced(1)) == (follower, ())
+
+
 # --- replication: the leader
 
 

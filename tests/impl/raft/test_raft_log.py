@@ -221,6 +221,40 @@ def test_a_missing_segment_is_refused():
     assert "the file is missing, and log-0000000000000003 is there" in refused(disk, Damaged)
 
 
+def test_a_snapshot_that_ends_before_the_log_begins_is_refused():
+    disk = written([Save(1, 2, "", 11, (), (10, 2))], [batch(2, 11, b"eleven", term=2)])
+    del disk.files[FIRST]
+    assert "the log begins after entry 10, and the snapshot ends with entry 9" in refused(disk, Damaged, (9, 2))
+
+
+def test_a_segment_that_does_not_go_on_from_the_one_before_is_refused():
+    disk, other = written(*THREE, size=200), written([batch(1, 1, b"x" * 200)], [batch(2, 2, b"y")], size=200)
+    disk.files[name_of(2)] = other.files[name_of(2)]
+    for number in (3, 4):
+        disk.files.pop(name_of(number), None)
+    assert "it goes on after entry 1 of term 1 with batch 3, and the log before it ends with entry" in refused(disk, Damaged)
+
+
+def test_an_empty_segment_before_others_is_refused():
+    disk = written(*THREE, size=200)
+    disk.files[FIRST].now = b""
+    assert "the segment is empty" in refused(disk, Damaged)
+
+
+def test_heads_in_wrong_places_are_refused():
+    for record, said in ((Record(records.HEAD, 0, 0, 1, b"short"), "the segment's head is too short"),
+                         (Record(records.HARD, 0, 0, 1, b""), "the segment's head is not where it belongs")):
+        disk = CrashingDisk()
+        run(disk.create(FIRST))
+        run(disk.append(FIRST, records.batch_of([record])))
+        assert said in refused(disk, Damaged)
+
+
+def test_a_cut_without_entries_is_no_save():
+    with pytest.raises(ValueError, match="puts nothing in its place"):
+        written(THREE[0], [Save(2, 2, "", 2, ())])
+
+
 def test_a_missing_log_beside_a_snapshot_is_refused():
     assert "no segment of the log" in refused(CrashingDisk(), Damaged, (5, 1))
 

@@ -7,9 +7,11 @@ from random import Random
 
 import pytest
 
+from highwater.impl.errors import TimedOut
 from highwater.impl.node_world import NodeWorld
+from highwater.impl.raft import core, snapshots, wire
 from highwater.impl.raft import node as driver
-from highwater.impl.raft import snapshots, wire
+from highwater.impl.raft.entries import Entry
 from highwater.impl.raft.faults import (
     Damaged,
     LeadershipLost,
@@ -21,14 +23,19 @@ from highwater.impl.raft.faults import (
     TooLarge,
     TransferFailed,
 )
+from highwater.impl.raft.fetch import Chunk
+from highwater.impl.raft.following import Contradiction
+from highwater.impl.raft.log import open_log
+from highwater.impl.raft.messages import ReadIndex
 from highwater.impl.raft.node import Node, Options
-from highwater.impl.raft.state import LEADER, Config
+from highwater.impl.raft.state import LEADER, Config, Save, Tick
 from highwater.impl.stores.node_system import local_worlds
 from tests.impl.raft.appending import APPENDING
 from tests.impl.raft.crashing import CrashingDisk, broken
 from tests.impl.raft.virtual import VirtualClock, run
 
-FAST = Options(Config(), tick_ms=10, disk_limit_ms=1_000, snapshot_entries=1_000, keep_entries=2, chunk_bytes=40)
+FAST = Options(Config(), tick_ms=10, disk_limit_ms=1_000, snapshot_entries=1_000, keep_entries=2, chunk_bytes=40,
+               fetch_retry_ms=50)
 NAMES = ("a", "b", "c")
 
 
@@ -95,6 +102,17 @@ def cut_off(world: NodeWorld, *others: str) -> None:
             await send(to, body)
 
     world.net.send = partly
+
+
+def slow_down(world: NodeWorld, delay_ms: int) -> None:
+    """Let each message that a node sends leave later."""
+    send = world.net.send
+
+    async def slowly(to: str, body: bytes) -> None:
+        await asyncio.sleep(delay_ms / 1e3)
+        await send(to, body)
+
+    world.net.send = slowly
 
 
 # --- one node
@@ -398,6 +416,145 @@ def test_a_folder_of_another_group_is_refused():
         await snapshots.store(disk, snapshots.Snapshot(5, 1, ("a", "z"), b"[]"))
         with pytest.raises(OtherNode, match="its group is a, z, and this node was given a"):
             await Node.open(local_worlds([("a", disk)])["a"], "a", ("a",), APPENDING, FAST)
+
+    run(work())
+
+
+@asynccontextmanager
+async def one_behind() -> AsyncIterator[tuple[Group, Node, str]]:
+    """Give a group whose leader has cut its log, and the name of a node that is down and lacks what was cut."""
+    async with group(options=FAST._replace(snapshot_entries=5)) as three:
+        leader = await three.leader()
+        late = next(name for name in NAMES if name != leader.state.me)
+        await three.end(late)
+        for number in range(30):
+            await leader.propose(b"%d" % number)
+        await until(lambda: leader.state.log.base_index > 20)
+        yield three, leader, late
+
+
+@pytest.mark.parametrize("lost", ("some chunks", "the snapshot", "all chunks for a while"))
+def test_a_fetch_goes_on_or_begins_again(lost):
+    async def work():
+        async with one_behind() as (three, leader, late):
+            send, chunks = leader.world.net.send, 0
+
+            async def partly(to: str, body: bytes) -> None:
+                nonlocal chunks
+                message = wire.decoded(body)
+                if isinstance(message, Chunk):
+                    chunks += 1
+                    if (lost == "some chunks" and chunks % 3 == 0) or (lost == "all chunks for a while" and chunks < 20):
+                        return
+                    if chunks == 2 and lost == "the snapshot":
+                        body = wire.encoded(message._replace(size_bytes=0, body=b""))
+                await send(to, body)
+
+            leader.world.net.send = partly
+            await three.start(late)
+            await until(lambda: three.nodes[late].applied >= leader.state.commit)
+            assert bodies(three.nodes[late].value) == [str(number) for number in range(30)] and chunks > 3
+
+    run(work())
+
+
+# --- reads and rare ends
+
+
+def test_a_read_whose_answer_is_lost_is_asked_for_again():
+    async def work():
+        async with group() as three:
+            leader = await three.leader()
+            await leader.propose(b"x")
+            follower = next(node for node in three.nodes.values() if node is not leader)
+            await until(lambda: follower.state.leader)
+            send, lost = follower.world.net.send, 0
+
+            async def partly(to: str, body: bytes) -> None:
+                nonlocal lost
+                if isinstance(wire.decoded(body), ReadIndex) and not lost:
+                    lost += 1
+                else:
+                    await send(to, body)
+
+            follower.world.net.send = partly
+            assert bodies(await follower.read()) == ["x"] and lost == 1
+            assert follower.world.metrics.snapshot()["raft_reads_retried"] == 1 and not follower.asked and not follower.readers
+
+    run(work())
+
+
+def test_an_answer_to_a_read_that_was_given_up_is_dropped():
+    async def work():
+        async with group() as three:
+            leader = await three.leader()
+            for node in three.nodes.values():
+                if node is not leader:
+                    slow_down(node.world, 20)
+            with pytest.raises(TimedOut):
+                await leader.world.clock.timeout(10, leader.read())
+            await asyncio.sleep(0.1)
+            assert not leader.asked and not leader.readers and not leader.stopped
+
+    run(work())
+
+
+def test_a_read_without_a_known_leader_is_refused():
+    async def work():
+        async with group() as three:
+            leader = await three.leader()
+            for name in NAMES:
+                if name != leader.state.me:
+                    await three.end(name)
+            with pytest.raises(NotLeader, match="no leader is known"):
+                while True:
+                    await leader.read()
+
+    run(work())
+
+
+def test_a_contradiction_ends_the_node():
+    async def work():
+        def contradicts(state, given):
+            if isinstance(given, Tick) and state.role == LEADER:
+                raise Contradiction("entry 1 is committed, and another leader has another one")
+            return core.step(state, given)
+
+        world = Group(("a",), FAST).worlds["a"]
+        node = await Node.open(world, "a", ("a",), APPENDING, FAST, contradicts)
+        await until(lambda: node.stopped)
+        with pytest.raises(NotRunning, match="another leader has another one"):
+            await node.propose(b"x")
+        await node.close()
+
+    run(work())
+
+
+def test_an_entry_of_a_later_version_ends_the_node():
+    async def work():
+        one = Group(("a",), FAST)
+        log, _ = await open_log(one.disks["a"], "a", (0, 0))
+        await log.write([Save(1, 1, "a", 1, (Entry(1, 9, b""),))])
+        await one.start("a")
+        await until(lambda: one.nodes["a"].stopped)
+        with pytest.raises(NotRunning, match="entry 1 is of kind 9, which this version of highwater does not know"):
+            await one.nodes["a"].propose(b"x")
+        await one.end("a")
+
+    run(work())
+
+
+def test_a_damaged_log_is_refused_when_a_node_opens():
+    async def work():
+        async with group(("a",)) as one:
+            node = await one.leader()
+            for body in (b"x", b"y"):
+                await node.propose(body)
+            await one.end("a")
+            file = one.disks["a"].files["log-0000000000000001"]
+            file.now = file.now[:60] + b"?" + file.now[61:]
+            with pytest.raises(Damaged, match="no record can be read here"):
+                await one.start("a")
 
     run(work())
 
