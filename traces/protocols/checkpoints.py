@@ -2,7 +2,7 @@
 the model's history.
 
 The PUT of the next manifest is the model's update: what it changes says which one. A manifest that is created where one was
-collected is in no history, and is no step; traces/reads.py says whether a client may believe what it has read. A collector's
+collected is in no history, and is no step; traces/evidence.py says whether a client may believe what it has read. A collector's
 LIST condemns what nothing that is listed names. Any DELETE of something else is none of the model's.
 
 The model has no clock. So this module compares times: a lease has ended only once it has ended by the slowest clock, and then
@@ -19,6 +19,7 @@ from highwater.model.protocols.checkpoints import Constants, Id, Manifest, Share
 from highwater.traces import trace
 from highwater.traces.calls import UNFINISHED
 from highwater.traces.event import Event
+from highwater.traces.evidence import Evidence
 from highwater.traces.form import READS
 from highwater.traces.protocols.checkpoints_calls import CALLS, JUDGES, RECOGNISED
 from highwater.traces.protocols.checkpoints_contents import (
@@ -32,7 +33,6 @@ from highwater.traces.protocols.checkpoints_contents import (
     short_name,
     sst_of,
 )
-from highwater.traces.reads import Reads
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import COLLECTS, refiner_without_witnesses, sent, update_of
 
@@ -64,7 +64,7 @@ class Trace(trace.Trace):
 
     def __init__(self, refiner: Refiner, namespace: Any = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
-        self.reads = Reads(file_id, {MANIFEST.boundary_key: MANIFEST.prefix})
+        self.evidence = Evidence((MANIFEST,))
         self.bodies: dict[int, bytes] = {}  # manifests of the history, by id
         self.got: dict[str, tuple[int, bytes]] = {}  # client -> when it last got a manifest, and its content
 
@@ -83,8 +83,8 @@ class Trace(trace.Trace):
         super()._take(e)
         if is_next and e.client.startswith("Client") and e.awaited and (changed := of_one(base, e.body)):
             self.refiner.keep(e.client, lambda s, l: l.op[1:] == (changed,))
-        if not e.client.startswith("Compactor") and (e.awaited or e.kind != "applied"):
-            self.reads.observe(e)
+        if why := self.evidence.observe(e):
+            raise self._refused("evidence", why)
         if e.kind in ("told", "crash"):
             self.got.pop(e.client, None)
         elif e.kind == "applied" and e.awaited and e.op == "get" and e.status == 200 and file_id(e.key):
@@ -200,7 +200,7 @@ class Trace(trace.Trace):
         return self._concluded(e, which)
 
     def _read_of(self, e: Event) -> None:
-        if not self.reads.of(e.client).current:
+        if not self.evidence.heard(e.client, MANIFEST).current:
             raise self._misled(e, "it has not read the latest manifest, and then a boundary behind it")
 
     def _concluded(self, e: Event, which: Id) -> str:

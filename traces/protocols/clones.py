@@ -16,6 +16,7 @@ from highwater.impl.layout import sst_of
 from highwater.model.protocols.clones import Constants, Pin, Shared, Sst, is_final, model
 from highwater.traces import trace
 from highwater.traces.event import Event
+from highwater.traces.evidence import Evidence
 from highwater.traces.form import MUTATIONS, READS
 from highwater.traces.protocols.clones_calls import CALLS, CLAIMS
 from highwater.traces.protocols.clones_contents import (
@@ -68,12 +69,18 @@ class Trace(trace.Trace):
         self.files = Histories({} for _ in ROOTS)
         self.ssts: dict[str, Sst] = {FIRST_SST: (0, 0)}
         self.pins: dict[str, Pin] = {}
+        self.evidence = Evidence(MANIFESTS, keeps=True)
 
     # --- requests as actions of the model
 
     def _is_collector(self, e: Event) -> bool:
         """Return True: a request that is applied late is an action of its own client, of whatever role."""
         return True
+
+    def _take(self, e: Event) -> None:
+        super()._take(e)
+        if why := self.evidence.observe(e):
+            raise self._refused("evidence", why)
 
     def _step(self, e: Event) -> None:
         self._well_formed(e)

@@ -34,6 +34,7 @@ from highwater.model.protocols.database_gc import (
 )
 from highwater.traces import trace
 from highwater.traces.event import Event
+from highwater.traces.evidence import Evidence
 from highwater.traces.form import MUTATIONS, Keys
 from highwater.traces.protocols.database_gc_calls import CALLS, CLAIMS
 from highwater.traces.refine import STUTTER, Match, Refiner
@@ -81,6 +82,7 @@ class Trace(trace.Trace):
         self.expiry_ms: dict[str, int] = {}  # of the checkpoints in the latest manifest
         self.boundaries = dict.fromkeys(BOUNDARIES, 0)
         self.compactions_id = 1  # of the latest file
+        self.evidence = Evidence(BOUNDARIES.values(), (WAL.prefix, SSTS))
 
     # --- requests as actions of the model
 
@@ -90,6 +92,8 @@ class Trace(trace.Trace):
 
     def _take(self, e: Event) -> None:
         super()._take(e)
+        if why := self.evidence.observe(e):
+            raise self._refused("evidence", why)
         if e.client.startswith("Collector") and e.kind in ("told", "crash"):
             self._steps(e.client, ("ends",), lambda _: Match(e.client, ("Crash", STUTTER)))
 

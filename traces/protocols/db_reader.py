@@ -20,6 +20,7 @@ from highwater.impl.layout import Namespace, prefix_of_ssts, sst_of
 from highwater.model.protocols.db_reader import Checkpoint, Constants, Manifest, model
 from highwater.traces import trace
 from highwater.traces.event import Event
+from highwater.traces.evidence import Evidence
 from highwater.traces.form import MUTATIONS, Keys
 from highwater.traces.protocols.db_reader_calls import CALLS, CLAIMS
 from highwater.traces.refine import STUTTER, Match, Refiner
@@ -67,6 +68,7 @@ class Trace(trace.Trace):
         self.expiry_ms: dict[str, int] = {}  # of the checkpoints in the latest manifest
         self.boundaries = dict.fromkeys(BOUNDARIES, 0)
         self.latest = {MANIFEST: 1, COMPACTIONS: 1}  # the ids of the latest files
+        self.evidence = Evidence((MANIFEST, COMPACTIONS), (WAL.prefix, SSTS))
 
     # --- requests as actions of the model
 
@@ -76,6 +78,8 @@ class Trace(trace.Trace):
 
     def _take(self, e: Event) -> None:
         super()._take(e)
+        if why := self.evidence.observe(e):
+            raise self._refused("evidence", why)
         if e.kind == "crash" and e.client.startswith("Reader"):
             self._closes(of_process(e.client))
 

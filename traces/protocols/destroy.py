@@ -17,6 +17,7 @@ from highwater.impl.codecs.manifest import Manifest as Stored
 from highwater.model.protocols.destroy import Constants, Manifest, Operator, Shared, is_behind, model
 from highwater.traces import trace
 from highwater.traces.event import Event
+from highwater.traces.evidence import Evidence
 from highwater.traces.form import READS
 from highwater.traces.protocols.checkpoints_contents import KEYS, MANIFEST, SSTS, checkpoint_of, file_id, sst_of
 from highwater.traces.protocols.destroy_calls import CALLS, JUDGES
@@ -79,6 +80,7 @@ class Trace(trace.Trace):
     def __init__(self, refiner: Refiner, namespace: Any = WHERE, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
         self.due_ms: int | None = None  # when the grace is over, by the latest mark in the history; None: there is none
+        self.evidence = Evidence((MANIFEST,), (SSTS, *FOLDERS))
         self.ever: set[tuple[str, tuple[int, int]]] = set()  # the SSTs and checkpoints of the history, with their role
 
     def _updates(self, e: Event) -> tuple[str, ...]:
@@ -90,6 +92,8 @@ class Trace(trace.Trace):
         if e.kind == "applied" and e.client.startswith(self.collector):
             self._acts(e)
         super()._take(e)
+        if why := self.evidence.observe(e):
+            raise self._refused("evidence", why)
         if e.kind == "applied" and e.op == "create" and e.status == 200 and file_id(e.key):
             last, m = self.refiner.shared().files[-1], manifest_of(e.body)
             if last == m:

@@ -1,0 +1,196 @@
+"""Safety: a client does only what it was shown a reason for, and its caller hears only what the client was shown.
+
+Several requests of a client are often one action of a model: it lists the files of a sequence, gets the latest one, and creates
+the next. The model sees the create alone. So it does not notice that a read is missing, or that another client received the
+response. A mapping asks here.
+
+    the next page of a listing   goes on from the last key of the page before, and is the client's next request
+    create of a file             the client has listed the file before as the latest one, and got it since; the first file: it
+                                 has listed that there is none
+    create, update of a boundary the client has read that there is none, or the version that the condition names; the value is a
+                                 file that it was listed, or SEALED
+    a condition with a version   the client has met that version
+    delete of a file             the client was listed it
+
+Responses to callers end a call. What a client was listed and has got counts until then; the versions that it has met count
+until it crashes. A response that was lost counts for nothing.
+"""
+
+from collections.abc import Iterable
+from copy import copy
+from typing import NamedTuple
+
+from highwater.impl.codecs.destroyed import SEALED
+from highwater.impl.layout import Namespace
+from highwater.traces.event import Event
+from highwater.traces.form import MUTATIONS, PUTS, READS
+
+LOOKS = ("get", "get_if_changed")  # reads of a boundary
+NONE: frozenset[str] = frozenset()
+
+
+class Heard(NamedTuple):
+    """What a client has heard of one sequence in this call."""
+
+    shown: int = -1  # the largest id on the pages of the listing so far; 0: none; -1: it has listed nothing
+    latest: int = -1  # the same, once the listing is complete
+    base: int = 0  # the latest file listed, if it was read since
+    current: int = 0  # the same file, if the boundary was read after it and is behind it
+    created: int = 0  # the file of its last create, until the boundary is read
+    stands: int = 0  # the same file, if the boundary was read after the create and is behind it
+
+
+NOTHING = Heard()
+
+
+class Client(NamedTuple):
+    """What a client was shown in this call."""
+
+    heard: tuple[Heard, ...]  # one for each sequence
+    page: tuple[str, str] = ("", "")  # the prefix and the last key of a page after which the listing goes on
+    listed: frozenset[str] = NONE  # the keys
+    got: frozenset[str] = NONE  # the keys of objects whose content it has received or put
+    missing: frozenset[str] = NONE  # the keys of objects that it asked for in vain
+
+
+class Evidence:
+    """Keeps what the clients of a trace were shown. `namespaces`: those of its sequences with a boundary. `listed`: prefixes of
+    other objects that are deleted only if they were listed. `keeps`: a client may build on any file that it has read or put in
+    this call, without listing again."""
+
+    def __init__(self, namespaces: Iterable[Namespace], listed: tuple[str, ...] = (), keeps: bool = False):
+        self.namespaces, self.listed, self.keeps = tuple(namespaces), listed, keeps
+        self.index = {of.prefix: n for n, of in enumerate(self.namespaces)}
+        self.boundaries = {of.boundary_key: n for n, of in enumerate(self.namespaces)}
+        self.values: dict[tuple[str, str], int] = {}  # (key of a boundary, version) -> its value
+        self.clients: dict[str, Client] = {}
+        self.before: dict[str, tuple[int, Client]] = {}  # client -> its last request, and what it was shown before
+        self.met: dict[str, frozenset[tuple[str, str]]] = {}  # process -> (key, version); version "": that there is none
+        self.nobody = Client((NOTHING,) * len(self.namespaces))
+
+    def __copy__(self) -> "Evidence":
+        """Return a copy that shares nothing that changes."""
+        again = object.__new__(type(self))
+        vars(again).update({name: copy(value) if isinstance(value, dict) else value for name, value in vars(self).items()})
+        return again
+
+    # --- questions
+
+    def of(self, client: str) -> Client:
+        return self.clients.get(client, self.nobody)
+
+    def heard(self, client: str, namespace: Namespace) -> Heard:
+        return self.of(client).heard[self.index[namespace.prefix]]
+
+    def known(self, client: str, namespace: Namespace) -> int:
+        """Return the id of the file that the client may draw conclusions from: its own create that stands, or the latest one,
+        which it has read; and a boundary behind it since. 0: there is none."""
+        heard = self.heard(client, namespace)
+        return heard.stands or heard.current
+
+    # --- events
+
+    def observe(self, e: Event) -> str:
+        """Note an event. Return why its client has no reason for it; "" if it has. Raises InvalidName."""
+        if e.kind == "applied" and e.status == 200 and e.key in self.boundaries and e.op != "delete":
+            self.values[e.key, e.version] = int(e.body) if e.body else self.values.get((e.key, e.version), 0)
+        if e.kind == "applied" and not e.awaited:
+            return ""
+        client = e.client
+        number, before = self.before.get(client, (0, self.nobody))
+        if e.kind == "told":
+            self.clients.pop(client, None)
+            return ""
+        why = "" if e.request == number or not e.awaited else self._groundless(e, self.of(client))
+        if e.kind == "crash":
+            for of in (self.clients, self.before, self.met):
+                for one in [one for one in of if one.partition("/")[0] == client]:
+                    del of[one]
+            self.before[client] = e.request, self.nobody  # it may crash again, before its next request
+        elif e.kind == "applied":
+            self.before[client] = e.request, self.of(client)
+            self.clients[client] = self._after(self.of(client), e)
+        elif e.request == number:  # nobody has had the response
+            self.clients[client] = before
+        elif e.awaited and self.of(client).page[0]:
+            self.clients[client] = self.of(client)._replace(page=("", ""))  # its listing fails
+        return why
+
+    def _groundless(self, e: Event, of: Client) -> str:
+        """Return why a client cannot have sent this request by what it was shown; "" if it can."""
+        prefix, last = of.page
+        if prefix and (e.op, e.key, e.condition) != ("list", prefix, last):
+            return f"{e.client} has not listed {prefix} to its end: the next page begins after {last}"
+        if e.op == "list":
+            return ""
+        n, i = self._file(e.key)
+        if e.op == "create" and i:
+            heard = of.heard[n]
+            kept = self.keeps and i > 1 and self.namespaces[n].key(i - 1) in of.got
+            if heard.base != i - 1 and not kept and not (i == 1 and heard.latest == 0):
+                return f"{e.client} puts {e.key}, and has not read the file before it as the latest one"
+        elif e.op == "delete" and (i or e.key.startswith(self.listed or "/")) and e.key not in of.listed:
+            return f"{e.client} deletes {e.key}, which it was not listed"
+        process = e.client.partition("/")[0]
+        if e.op in ("get_if_changed", "update") and (e.key, e.condition) not in self.met.get(process, ()):
+            return f"{e.client} names version {e.condition} of {e.key}, which it has not met"
+        if e.key in self.boundaries and e.op in MUTATIONS:
+            if e.op == "create" and (e.key, "") not in self.met.get(process, ()):
+                return f"{e.client} creates {e.key}, and has not asked for it before"
+            value = int(e.body)
+            if value != SEALED and self.namespaces[self.boundaries[e.key]].key(value) not in of.listed:
+                return f"{e.client} puts {value} into {e.key}, and was not listed such a file"
+        return ""
+
+    def _file(self, key: str) -> tuple[int, int]:
+        """Return the place of the sequence of which this is a file, and its id; (0, 0) for any other key."""
+        n = self.index.get(key[:key.rfind("/") + 1])
+        return (0, 0) if n is None else (n, self.namespaces[n].file_id(key) or 0)
+
+    def _after(self, of: Client, e: Event) -> Client:
+        """Return what a client was shown after a response."""
+        if e.op == "list":
+            return self._listed(of, e)
+        if e.op in READS or e.op in PUTS:
+            process = e.client.partition("/")[0]
+            if e.version or e.status == 404:
+                self.met[process] = self.met.get(process, frozenset()) | {(e.key, e.version)}
+            if e.status in (200, 206, 304):
+                of = of._replace(got=of.got | {e.key})
+            elif e.status == 404:
+                of = of._replace(missing=of.missing | {e.key})
+        if e.key in self.boundaries:
+            n = self.boundaries[e.key]
+            return self._with(of, n, self._checked(of.heard[n], e)) if e.op in LOOKS else of
+        n, i = self._file(e.key)
+        if not i:
+            return of
+        heard = of.heard[n]
+        if e.op == "create":
+            return self._with(of, n, Heard(created=i if e.status == 200 else 0))
+        if e.op == "get" and e.status == 200 and i == heard.latest:
+            return self._with(of, n, heard._replace(base=i, current=0))
+        return of
+
+    def _listed(self, of: Client, e: Event) -> Client:
+        more = of.page == (e.key, e.condition) and bool(of.page[0])
+        page = (e.key, e.keys[-1]) if e.truncated and e.keys else ("", "")
+        of = of._replace(page=page, listed=of.listed.union(e.keys))
+        n = self.index.get(e.key)
+        if n is None:
+            return of
+        heard, file_id = of.heard[n], self.namespaces[n].file_id
+        begun = heard.shown if more else -1 if e.condition else 0  # after a file that it knows there may be none
+        shown = max((begun, *(file_id(key) or 0 for key in e.keys)))
+        return self._with(of, n, Heard(shown, -1 if e.truncated else shown, stands=heard.stands))
+
+    def _checked(self, heard: Heard, e: Event) -> Heard:
+        """Return what a client has heard after it has read the boundary."""
+        value = 0 if e.status == 404 else self.values.get((e.key, e.version), 0)
+        if heard.created:
+            return heard._replace(created=0, stands=heard.created if heard.created > value else 0)
+        return heard._replace(current=heard.base if heard.base > value else 0)
+
+    @staticmethod
+    def _with(of: Client, n: int, heard: Heard) -> Client:
+        return of._replace(heard=(*of.heard[:n], heard, *of.heard[n + 1:]))
