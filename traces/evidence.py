@@ -65,6 +65,7 @@ class Evidence:
         self.values: dict[tuple[str, str], int] = {}  # (key of a boundary, version) -> its value
         self.clients: dict[str, Client] = {}
         self.before: dict[str, tuple[int, Client]] = {}  # client -> its last request, and what it was shown before
+        self.last: dict[str, int] = {}  # client -> its last request
         self.met: dict[str, frozenset[tuple[str, str]]] = {}  # process -> (key, version); version "": that there is none
         self.nobody = Client((NOTHING,) * len(self.namespaces))
 
@@ -101,12 +102,14 @@ class Evidence:
         if e.kind == "told":
             self.clients.pop(client, None)
             return ""
-        why = "" if e.request == number or not e.awaited else self._groundless(e, self.of(client))
+        why = ""
+        if e.awaited and e.request > self.last.get(client, 0):  # else it is another end of an earlier request
+            self.last[client] = e.request
+            why = self._groundless(e, self.of(client))
         if e.kind == "crash":
             for of in (self.clients, self.before, self.met):
-                for one in [one for one in of if one.partition("/")[0] == client]:
+                for one in [one for one in (*of,) if one.partition("/")[0] == client]:
                     del of[one]
-            self.before[client] = e.request, self.nobody  # it may crash again, before its next request
         elif e.kind == "applied":
             self.before[client] = e.request, self.of(client)
             self.clients[client] = self._after(self.of(client), e)
