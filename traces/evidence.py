@@ -11,6 +11,7 @@ response. A mapping asks here.
                                  file that it was listed, or SEALED
     a condition with a version   the client has met that version
     delete of a file             the client was listed it
+    the response to a caller     a file that its client may conclude from: see `Evidence.unfounded`
 
 Responses to callers end a call. What a client was listed and has got counts until then; the versions that it has met count
 until it crashes. A response that was lost counts for nothing.
@@ -26,6 +27,10 @@ from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, READS
 
 LOOKS = ("get", "get_if_changed")  # reads of a boundary
+STANDS, CURRENT, KNOWN, TRUSTED = "stands", "current", "known", "trusted"  # what a response needs: see `Evidence.unfounded`
+BY_ANSWER = {"Committed": STANDS, "Recognised": CURRENT, **dict.fromkeys((  # the class of an answer -> what it needs
+    "CheckpointEnded", "CheckpointMissing", "DatabaseDestroyed", "FencedInDoubt", "GraceRuns", "InputMissing", "InvalidDeletion",
+    "NotInitialized", "NotMarked", "SstTooOld", "UpdateConflict"), KNOWN)}
 NONE: frozenset[str] = frozenset()
 
 
@@ -50,7 +55,9 @@ class Client(NamedTuple):
     page: tuple[str, str] = ("", "")  # the prefix and the last key of a page after which the listing goes on
     listed: frozenset[str] = NONE  # the keys
     got: frozenset[str] = NONE  # the keys of objects whose content it has received or put
-    missing: frozenset[str] = NONE  # the keys of objects that it asked for in vain
+    whole: frozenset[str] = NONE  # the prefixes that it has listed to the end,
+    empty: frozenset[str] = NONE  # of these, those that had no key the last time
+    trusted: frozenset[str] = NONE  # the prefixes of the sequences of which it has had a file that it could conclude from
 
 
 class Evidence:
@@ -88,6 +95,20 @@ class Evidence:
         which it has read; and a boundary behind it since. 0: there is none."""
         heard = self.heard(client, namespace)
         return heard.stands or heard.current
+
+    def unfounded(self, client: str, namespaces: Iterable[Namespace], need: str) -> str:
+        """Return why a response has no ground in any of these sequences; "" if it has.
+
+        `stands`: its client has created a file, and then read a boundary behind it. `current`: it has listed the files, read the
+        latest one, and then a boundary behind it. `known`: one of the two. `trusted`: one of the two earlier in this call. ""
+        needs nothing."""
+        of = self.of(client)
+        for namespace in namespaces if need else ():
+            heard = of.heard[self.index[namespace.prefix]]
+            if {STANDS: heard.stands, CURRENT: heard.current, KNOWN: heard.stands or heard.current,
+                    TRUSTED: namespace.prefix in of.trusted}[need]:
+                return ""
+        return need and f"it has no file that is {need}: its own or the latest, and then a boundary behind it"
 
     # --- events
 
@@ -160,18 +181,20 @@ class Evidence:
                 self.met[process] = self.met.get(process, frozenset()) | {(e.key, e.version)}
             if e.status in (200, 206, 304):
                 of = of._replace(got=of.got | {e.key})
-            elif e.status == 404:
-                of = of._replace(missing=of.missing | {e.key})
         if e.key in self.boundaries:
             n = self.boundaries[e.key]
-            return self._with(of, n, self._checked(of.heard[n], e)) if e.op in LOOKS else of
+            if e.op not in LOOKS:
+                return of
+            heard = self._checked(of.heard[n], e)
+            trusted = {self.namespaces[n].prefix} if heard.stands or heard.current else NONE
+            return self._with(of._replace(trusted=of.trusted | trusted), n, heard)
         n, i = self._file(e.key)
         if not i:
             return of
         heard = of.heard[n]
         if e.op == "create":
             return self._with(of, n, Heard(created=i if e.status == 200 else 0))
-        if e.op == "get" and e.status == 200 and i == heard.latest:
+        if e.op == "get" and e.status == 200 and i == heard.latest != heard.base:
             return self._with(of, n, heard._replace(base=i, current=0))
         return of
 
@@ -179,6 +202,9 @@ class Evidence:
         more = of.page == (e.key, e.condition) and bool(of.page[0])
         page = (e.key, e.keys[-1]) if e.truncated and e.keys else ("", "")
         of = of._replace(page=page, listed=of.listed.union(e.keys))
+        if not e.truncated:
+            nothing = {e.key} if not (e.keys or more or e.condition) else NONE
+            of = of._replace(whole=of.whole | {e.key}, empty=of.empty - {e.key} | nothing)
         n = self.index.get(e.key)
         if n is None:
             return of

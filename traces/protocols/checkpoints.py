@@ -19,7 +19,7 @@ from highwater.model.protocols.checkpoints import Constants, Id, Manifest, Share
 from highwater.traces import trace
 from highwater.traces.calls import UNFINISHED
 from highwater.traces.event import Event
-from highwater.traces.evidence import Evidence
+from highwater.traces.evidence import BY_ANSWER, CURRENT, TRUSTED, Evidence
 from highwater.traces.form import READS
 from highwater.traces.protocols.checkpoints_calls import CALLS, JUDGES, RECOGNISED
 from highwater.traces.protocols.checkpoints_contents import (
@@ -40,6 +40,12 @@ CHANGES = {"committed": "Create", "renewed": "Refresh", "dropped": "Delete"}  # 
 UPDATES = ("Create", "CreateFrom", "Refresh", "Delete")
 ADDS = ("Flush", "Replace")
 SENDS = ("SendCreate", "SendCreateFrom", "SendRefresh", "SendDelete", "SendFlush", "SendReplace")
+TOLD = {  # role -> the responses of its calls, and what each needs, apart from what its answer needs
+    "Client": {"listed": CURRENT, **dict.fromkeys((
+        *CHANGES, "missing", "ended", "unknown", "failed", "given up", "not read", UNFINISHED), "")},
+    "Compactor": {"replaced": "", "unknown": "", "failed": ""},
+    "Collector": {"deleted": TRUSTED, "not deleted": ""},
+}
 NO_STEP = ("unknown", "not read", "deleted", "not deleted", UNFINISHED)
 
 
@@ -183,6 +189,12 @@ class Trace(trace.Trace):
     # --- responses to callers
 
     def _told_of(self, e: Event) -> str | None:
+        words = TOLD.get(e.client.partition("#")[0], {})
+        if e.op not in words or (e.body and not e.client.startswith("Client")):
+            raise self._misled(e, "no call of its role has this response")
+        need = words[e.op] or BY_ANSWER.get("".join(e.keys[1:2]), "")
+        if why := self.evidence.unfounded(e.client, (MANIFEST,), need):
+            raise self._misled(e, why)
         if e.op in NO_STEP:
             return None
         if e.op == "given up":

@@ -20,7 +20,7 @@ from highwater.impl.layout import Namespace, prefix_of_ssts, sst_of
 from highwater.model.protocols.db_reader import Checkpoint, Constants, Manifest, model
 from highwater.traces import trace
 from highwater.traces.event import Event
-from highwater.traces.evidence import Evidence
+from highwater.traces.evidence import BY_ANSWER, KNOWN, TRUSTED, Evidence
 from highwater.traces.form import MUTATIONS, Keys
 from highwater.traces.protocols.db_reader_calls import CALLS, CLAIMS
 from highwater.traces.refine import STUTTER, Match, Refiner
@@ -33,6 +33,13 @@ BOUNDARIES = (MANIFEST.boundary_key, COMPACTIONS.boundary_key)
 KEYS = Keys(ROOT, listed=(MANIFEST.prefix, COMPACTIONS.prefix, WAL.prefix, SSTS), single=BOUNDARIES)
 NO_STEP = ("logged", "not logged", "flushed", "not flushed", "flush unknown", "compacted", "not compacted",
            "compaction unknown", "deleted", "not deleted")
+
+TOLD = {  # role -> the responses of its calls, and what each needs, apart from what its answer needs
+    "Writer": {"flushed": KNOWN, "compacted": KNOWN, **dict.fromkeys((
+        "logged", "not logged", "not flushed", "flush unknown", "not compacted", "compaction unknown"), "")},
+    "Reader": {"opened": KNOWN, **dict.fromkeys(("not open", "scanning", "scanned", "lost", "not read", "closed"), "")},
+    "Collector": {"deleted": TRUSTED, "not deleted": ""},
+}
 
 
 def constants(writers: int, readers: int, collectors: int) -> Constants:
@@ -262,9 +269,35 @@ class Trace(trace.Trace):
         return self._says(e, lambda s, l: l.scan.k == k)
 
     def _told(self, e: Event) -> None:
+        self._founded(e)
         super()._told(e)
         if e.op in ("scanned", "lost", "not read"):
             self._steps(e.client, ("EndScan",))
+
+    def _founded(self, e: Event) -> None:
+        """Check that a client was shown what the response to its caller rests on."""
+        words = TOLD.get(e.client.partition("#")[0], {})
+        if e.op not in words:
+            raise self._misled(e, "no call of its role has this response")
+        need = words[e.op] or BY_ANSWER.get("".join(e.keys[1:2]), "")
+        if why := self.evidence.unfounded(e.client, (MANIFEST,), need):
+            raise self._misled(e, why)
+        if e.op == "deleted" and (why := self._unplanned(e.client)):
+            raise self._misled(e, why)
+        if e.op == "logged" and not self._has_put(e.client, WAL.key(int(e.body))):
+            raise self._misled(e, "its last request has not put that WAL object, or met it")
+
+    def _unplanned(self, client: str) -> str:
+        """Return what a collector has not looked at before it deleted; "" if it has looked at everything."""
+        of = self.evidence.of(client)
+        left = {SSTS, WAL.prefix, MANIFEST.prefix, COMPACTIONS.prefix} - of.whole
+        if left:
+            return f"it has not listed {min(left)}"
+        return "" if COMPACTIONS.prefix in of.trusted | of.empty else "it has not read the latest compactions"
+
+    def _has_put(self, client: str, key: str) -> bool:
+        last = next((old for old in self.events[-2::-1] if old.client == client and old.awaited), None)
+        return last is not None and (last.kind, last.op, last.key) == ("applied", "create", key)
 
 
 def of_process(client: str) -> str:

@@ -17,7 +17,7 @@ from highwater.impl.codecs.manifest import Manifest as Stored
 from highwater.model.protocols.destroy import Constants, Manifest, Operator, Shared, is_behind, model
 from highwater.traces import trace
 from highwater.traces.event import Event
-from highwater.traces.evidence import Evidence
+from highwater.traces.evidence import BY_ANSWER, TRUSTED, Evidence
 from highwater.traces.form import READS
 from highwater.traces.protocols.checkpoints_contents import KEYS, MANIFEST, SSTS, checkpoint_of, file_id, sst_of
 from highwater.traces.protocols.destroy_calls import CALLS, JUDGES
@@ -29,6 +29,12 @@ WHERE = KEYS._replace(listed=(*KEYS.listed, *FOLDERS))
 SEALED = b"9223372036854775807"
 MARK = "destroyed"  # how the name of a mark begins
 UPDATES = {"Writer": ("Commit",), "Client": ("Pin", "Unpin"), "Operator": ("Mark",)}
+OF_CREATE = ("committed", "missing", "ended", "refused", "unknown", "failed")
+TOLD = {  # role -> the responses of its calls
+    "Writer": ("committed", "unknown", "failed", "fenced"),
+    "Client": (*OF_CREATE, "dropped"),
+    "Operator": ("marked", "pinned", "destroyed", "waits", "not marked", "unknown", "failed"),
+}
 SENDS = ("SendCommit", "SendPin", "SendUnpin", "SendMark", "SendUpload")
 
 
@@ -201,6 +207,13 @@ class Trace(trace.Trace):
     # --- responses to callers
 
     def _told_of(self, e: Event) -> str | None:
+        role = role_of(e.client)
+        if e.op not in TOLD[role] or (e.body and role == "Operator"):
+            raise self._misled(e, "no call of its role has this response")
+        if why := self.evidence.unfounded(e.client, (MANIFEST,), BY_ANSWER.get("".join(e.keys[1:2]), "")):
+            raise self._misled(e, why)
+        if e.op == "destroyed" and (left := self._unseen(e.client)):
+            raise self._misled(e, f"it has not listed {left} to its end, and found nothing")
         if e.client.startswith("Client") and e.body:
             return self._of_client(e, update_of(e.body.decode()))
         if e.client.startswith("Writer"):
@@ -210,6 +223,11 @@ class Trace(trace.Trace):
         if e.op == "destroyed":
             return self._says(e, lambda s, l: s.gone)
         return None
+
+    def _unseen(self, client: str) -> str:
+        """Return a folder of which a client has not seen that nothing is left; "" if there is none."""
+        of = self.evidence.of(client)
+        return min({SSTS, *FOLDERS} - of.empty | {MANIFEST.prefix} - of.whole, default="")
 
     def _of_writer(self, e: Event) -> str | None:
         if e.op == "committed" and ("Writer", update_of(e.body.decode())) not in self.ever:
