@@ -19,7 +19,7 @@ until it crashes. A response that was lost counts for nothing.
 
 from collections.abc import Iterable
 from copy import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.impl.codecs.destroyed import SEALED
 from highwater.impl.layout import Namespace
@@ -109,6 +109,13 @@ class Evidence:
                     TRUSTED: namespace.prefix in of.trusted}[need]:
                 return ""
         return need and f"it has no file that is {need}: its own or the latest, and then a boundary behind it"
+
+    def unplanned(self, client: str, whole: Iterable[str], compactions: Namespace) -> str:
+        """Return what a collector of a database has not looked at before it deletes; "" if it has looked at everything."""
+        of = self.of(client)
+        if left := {*whole} - of.whole:
+            return f"it has not listed {min(left)} to its end"
+        return "" if compactions.prefix in of.trusted | of.empty else "it has not read the latest compactions"
 
     # --- events
 
@@ -223,3 +230,10 @@ class Evidence:
     @staticmethod
     def _with(of: Client, n: int, heard: Heard) -> Client:
         return of._replace(heard=(*of.heard[:n], heard, *of.heard[n + 1:]))
+
+
+def has_put(events: Any, client: str, prefix: str) -> str:
+    """Return the key under this prefix that a client's last request has put, or met; "" if it was another request."""
+    last = next((old for old in events[-2::-1] if old.client == client and old.awaited), None)
+    is_put = last is not None and (last.kind, last.op) == ("applied", "create") and last.key.startswith(prefix)
+    return last.key if is_put else ""

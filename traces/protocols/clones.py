@@ -15,8 +15,9 @@ from highwater.impl.codecs.slatedb.header import InvalidFile
 from highwater.impl.layout import sst_of
 from highwater.model.protocols.clones import Constants, Pin, Shared, Sst, is_final, model
 from highwater.traces import trace
+from highwater.traces.calls import call_of
 from highwater.traces.event import Event
-from highwater.traces.evidence import Evidence
+from highwater.traces.evidence import BY_ANSWER, CURRENT, TRUSTED, Evidence, has_put
 from highwater.traces.form import MUTATIONS, READS
 from highwater.traces.protocols.clones_calls import CALLS, CLAIMS
 from highwater.traces.protocols.clones_contents import (
@@ -37,6 +38,14 @@ DETACHER, COLLECTOR = "Detacher#0", "Collector#0"  # they know nothing, so it ma
 NO_ROW = File(False, frozenset(), frozenset(), frozenset(), 0, 0)
 UPLOADS = ("Writer",)
 BOUNDARIES = frozenset(of.boundary_key for of in MANIFESTS)
+
+TOLD = {  # role -> the responses of its calls, and what each needs, apart from what its answer needs
+    "Writer": {"open": CURRENT, **dict.fromkeys(("not open", "logged", "not logged", "flushed", "not flushed", "unknown"), "")},
+    "Cloner": dict.fromkeys(("cloned", "not cloned", "taken", "dropped", "not changed", "missing", "ended", "unknown"), ""),
+    "Detacher": {"detached": TRUSTED, "not detached": ""},
+    "Collector": {"deleted": TRUSTED, "not deleted": ""},
+}
+OF_ANY = ("not cloned", "deleted", "not detached")  # responses that rest on the files of any database
 
 
 def constants(parents: str, cloners: int) -> Constants:
@@ -63,6 +72,7 @@ class Trace(trace.Trace):
     aside = SSTS
     file_of: Callable[[bytes], File] = staticmethod(file_of)
     uploads = UPLOADS
+    bodiless = ("not detached", "deleted", "not deleted")
 
     def __init__(self, refiner: Refiner, namespace: Any = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
@@ -211,6 +221,25 @@ class Trace(trace.Trace):
     # --- responses to callers
 
     def _told_of(self, e: Event) -> str | None:
+        self._founded(e)
         if e.op == "cloned" and not self.refiner.shared().dbs[database_of(e.body.decode() + "/")].ready:
             raise self._misled(e, "the clone is not initialized")
         return None
+
+    def _founded(self, e: Event) -> None:
+        """Check that a client was shown what the response to its caller rests on, in the database that it names."""
+        role, _, number = e.client.partition("#")
+        words = TOLD.get(role, {})
+        if e.op not in words or (e.op in self.bodiless) == bool(e.body):
+            raise self._misled(e, "no call of its role has this response")
+        d = database_of(e.body.decode() + "/") if e.body else 0
+        where = MANIFESTS if e.op in OF_ANY else MANIFESTS[d:d + 1]
+        if why := self.evidence.unfounded(e.client, where, words[e.op] or BY_ANSWER.get("".join(e.keys[1:2]), "")):
+            raise self._misled(e, why)
+        if role == "Writer" and d != int(number):
+            raise self._misled(e, f"it is the writer of {ROOTS[int(number)]}")
+        if e.op == "logged" and not has_put(self.events, e.client, WALS[d].prefix):
+            raise self._misled(e, "its last request has not put a WAL object there, or met it")
+        asked = [old for old in call_of(self, e).events if old.awaited]
+        if e.body and asked and not asked[-1].key.startswith(ROOTS[d] + "/"):
+            raise self._misled(e, f"its call has not begun with a request on {ROOTS[d]}")

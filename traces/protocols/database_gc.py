@@ -34,7 +34,7 @@ from highwater.model.protocols.database_gc import (
 )
 from highwater.traces import trace
 from highwater.traces.event import Event
-from highwater.traces.evidence import Evidence
+from highwater.traces.evidence import BY_ANSWER, CURRENT, KNOWN, TRUSTED, Evidence, has_put
 from highwater.traces.form import MUTATIONS, Keys
 from highwater.traces.protocols.database_gc_calls import CALLS, CLAIMS
 from highwater.traces.refine import STUTTER, Match, Refiner
@@ -51,6 +51,17 @@ UPDATES = {  # role -> the actions that create a manifest
 }
 UPLOADS = {"Writer": "Upload", "Compactor": "Output"}
 LISTED = {SSTS: ("ListSsts",), COMPACTIONS.prefix: ("ReadCompactions", STUTTER), MANIFEST.prefix: ("ReadManifest", STUTTER)}
+
+EITHER = (MANIFEST, COMPACTIONS)
+TOLD = {  # role -> the responses of its calls; what each needs, apart from what its answer needs, and in which sequences
+    "Writer": {"flushed": (KNOWN, EITHER[:1]), **dict.fromkeys((
+        "logged", "not logged", "not flushed", "flush unknown"), ("", EITHER[:1]))},
+    "Compactor": {"opened": (KNOWN, EITHER[1:]), "compacted": (KNOWN, EITHER[1:]), "nothing": (CURRENT, EITHER[:1]),
+                  **dict.fromkeys(("not open", "not compacted", "fenced"), ("", EITHER))},
+    "Operator": {"read": (CURRENT, EITHER[:1]), **dict.fromkeys((
+        "taken", "renewed", "dropped", "not changed", "change unknown", "not read"), ("", EITHER[:1]))},
+    "Collector": {"deleted": (TRUSTED, EITHER[:1]), "not deleted": ("", EITHER[:1])},
+}
 
 
 def constants(writers: int, compactors: int, operators: int, collectors: int) -> Constants:
@@ -233,7 +244,23 @@ class Trace(trace.Trace):
     # --- responses to callers
 
     def _told_of(self, e: Event) -> str:
+        self._founded(e)
         return self._says(e, partial(SAID[e.op], self, e.body.decode()))
+
+    def _founded(self, e: Event) -> None:
+        """Check that a client was shown what the response to its caller rests on."""
+        words = TOLD.get(e.client.partition("#")[0], {})
+        if e.op not in words:
+            raise self._misled(e, "no call of its role has this response")
+        need, where = words[e.op]
+        if why := self.evidence.unfounded(e.client, where, need or BY_ANSWER.get("".join(e.keys[1:2]), "")):
+            raise self._misled(e, why)
+        if e.op in self.keyed and e.key != MANIFEST.key(self.evidence.known(e.client, MANIFEST)):
+            raise self._misled(e, "it has neither put that manifest nor read it as the latest one")
+        if e.op == "deleted" and (why := self.evidence.unplanned(e.client, KEYS.listed, COMPACTIONS)):
+            raise self._misled(e, why)
+        if e.op == "logged" and has_put(self.events, e.client, WAL.prefix) != WAL.key(int(e.body)):
+            raise self._misled(e, "its last request has not put that WAL object, or met it")
 
 
 def is_named(s: Shared, x: Ulid) -> bool:

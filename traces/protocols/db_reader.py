@@ -20,7 +20,7 @@ from highwater.impl.layout import Namespace, prefix_of_ssts, sst_of
 from highwater.model.protocols.db_reader import Checkpoint, Constants, Manifest, model
 from highwater.traces import trace
 from highwater.traces.event import Event
-from highwater.traces.evidence import BY_ANSWER, KNOWN, TRUSTED, Evidence
+from highwater.traces.evidence import BY_ANSWER, KNOWN, TRUSTED, Evidence, has_put
 from highwater.traces.form import MUTATIONS, Keys
 from highwater.traces.protocols.db_reader_calls import CALLS, CLAIMS
 from highwater.traces.refine import STUTTER, Match, Refiner
@@ -282,22 +282,10 @@ class Trace(trace.Trace):
         need = words[e.op] or BY_ANSWER.get("".join(e.keys[1:2]), "")
         if why := self.evidence.unfounded(e.client, (MANIFEST,), need):
             raise self._misled(e, why)
-        if e.op == "deleted" and (why := self._unplanned(e.client)):
+        if e.op == "deleted" and (why := self.evidence.unplanned(e.client, KEYS.listed, COMPACTIONS)):
             raise self._misled(e, why)
-        if e.op == "logged" and not self._has_put(e.client, WAL.key(int(e.body))):
+        if e.op == "logged" and has_put(self.events, e.client, WAL.prefix) != WAL.key(int(e.body)):
             raise self._misled(e, "its last request has not put that WAL object, or met it")
-
-    def _unplanned(self, client: str) -> str:
-        """Return what a collector has not looked at before it deleted; "" if it has looked at everything."""
-        of = self.evidence.of(client)
-        left = {SSTS, WAL.prefix, MANIFEST.prefix, COMPACTIONS.prefix} - of.whole
-        if left:
-            return f"it has not listed {min(left)}"
-        return "" if COMPACTIONS.prefix in of.trusted | of.empty else "it has not read the latest compactions"
-
-    def _has_put(self, client: str, key: str) -> bool:
-        last = next((old for old in self.events[-2::-1] if old.client == client and old.awaited), None)
-        return last is not None and (last.kind, last.op, last.key) == ("applied", "create", key)
 
 
 def of_process(client: str) -> str:
