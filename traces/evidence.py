@@ -4,11 +4,11 @@ Several requests of a client are often one action of a model: it lists the files
 the next. The model sees the create alone. So it does not notice that a read is missing, or that another client received the
 response. A mapping asks here.
 
-    the next page of a listing   goes on from the last key of the page before, and is the client's next request
+    the next page of a listing   goes on from the last key of the page before, and is the client's next request; a listing of a
+                                 sequence begins with its first file, or after one that the client has met
     create of a file             the client has listed the file before as the latest one, and got it since; the first file: it
                                  has listed that there is none
-    create, update of a boundary the client has read that there is none, or the version that the condition names; the value is a
-                                 file that it was listed, or SEALED
+    create, update of a boundary the client has just read the boundary; the value is a file that it was listed, or SEALED
     a condition with a version   the client has met that version
     delete of a file             the client was listed it
     the response to a caller     a file that its client may conclude from: see `Evidence.unfounded`
@@ -53,6 +53,8 @@ class Client(NamedTuple):
 
     heard: tuple[Heard, ...]  # one for each sequence
     page: tuple[str, str] = ("", "")  # the prefix and the last key of a page after which the listing goes on
+    begun: bool = False  # that listing began with the first key
+    looked: str = ""  # the key of the boundary that its last response was about
     listed: frozenset[str] = NONE  # the keys
     got: frozenset[str] = NONE  # the keys of objects whose content it has received or put
     whole: frozenset[str] = NONE  # the prefixes that it has listed to the end,
@@ -63,7 +65,7 @@ class Client(NamedTuple):
 class Evidence:
     """Keeps what the clients of a trace were shown. `namespaces`: those of its sequences with a boundary. `listed`: prefixes of
     other objects that are deleted only if they were listed. `keeps`: a client may build on any file that it has read or put in
-    this call, without listing again."""
+    this call, without listing again, if it had one that it could conclude from."""
 
     def __init__(self, namespaces: Iterable[Namespace], listed: tuple[str, ...] = (), keeps: bool = False):
         self.namespaces, self.listed, self.keeps = tuple(namespaces), listed, keeps
@@ -73,7 +75,7 @@ class Evidence:
         self.clients: dict[str, Client] = {}
         self.before: dict[str, tuple[int, Client]] = {}  # client -> its last request, and what it was shown before
         self.last: dict[str, int] = {}  # client -> its last request
-        self.met: dict[str, frozenset[tuple[str, str]]] = {}  # process -> (key, version); version "": that there is none
+        self.met: dict[str, frozenset[tuple[str, str]]] = {}  # process -> (key, version) of each response; "": without one
         self.nobody = Client((NOTHING,) * len(self.namespaces))
 
     def __copy__(self) -> "Evidence":
@@ -117,6 +119,10 @@ class Evidence:
             return f"it has not listed {min(left)} to its end"
         return "" if compactions.prefix in of.trusted | of.empty else "it has not read the latest compactions"
 
+    def has_met(self, client: str, key: str) -> bool:
+        """Return whether the client has asked for this object, or put it, since it started."""
+        return (key, "") in self.met.get(client.partition("/")[0], ())
+
     # --- events
 
     def observe(self, e: Event) -> str:
@@ -153,11 +159,15 @@ class Evidence:
         if prefix and (e.op, e.key, e.condition) != ("list", prefix, last):
             return f"{e.client} has not listed {prefix} to its end: the next page begins after {last}"
         if e.op == "list":
-            return ""
+            if prefix or not e.condition or e.key not in self.index or self.has_met(e.client, e.condition):
+                return ""
+            return f"{e.client} lists {e.key} after {e.condition}, which it has not met"
+        if e.op == "head":
+            return f"{e.client} asks only whether {e.key} is there, which no call does"
         n, i = self._file(e.key)
         if e.op == "create" and i:
             heard = of.heard[n]
-            kept = self.keeps and i > 1 and self.namespaces[n].key(i - 1) in of.got
+            kept = self.keeps and i > 1 and self.namespaces[n].key(i - 1) in of.got and self.namespaces[n].prefix in of.trusted
             if heard.base != i - 1 and not kept and not (i == 1 and heard.latest == 0):
                 return f"{e.client} puts {e.key}, and has not read the file before it as the latest one"
         elif e.op == "delete" and (i or e.key.startswith(self.listed or "/")) and e.key not in of.listed:
@@ -166,8 +176,8 @@ class Evidence:
         if e.op in ("get_if_changed", "update") and (e.key, e.condition) not in self.met.get(process, ()):
             return f"{e.client} names version {e.condition} of {e.key}, which it has not met"
         if e.key in self.boundaries and e.op in MUTATIONS:
-            if e.op == "create" and (e.key, "") not in self.met.get(process, ()):
-                return f"{e.client} creates {e.key}, and has not asked for it before"
+            if of.looked != e.key:
+                return f"{e.client} changes {e.key}, and has not just read it"
             value = int(e.body)
             if value != SEALED and self.namespaces[self.boundaries[e.key]].key(value) not in of.listed:
                 return f"{e.client} puts {value} into {e.key}, and was not listed such a file"
@@ -184,17 +194,18 @@ class Evidence:
             return self._listed(of, e)
         if e.op in READS or e.op in PUTS:
             process = e.client.partition("/")[0]
-            if e.version or e.status == 404:
-                self.met[process] = self.met.get(process, frozenset()) | {(e.key, e.version)}
+            self.met[process] = self.met.get(process, frozenset()) | {(e.key, e.version), (e.key, "")}
             if e.status in (200, 206, 304):
                 of = of._replace(got=of.got | {e.key})
+        if of.looked:
+            of = of._replace(looked="")
         if e.key in self.boundaries:
             n = self.boundaries[e.key]
             if e.op not in LOOKS:
                 return of
             heard = self._checked(of.heard[n], e)
             trusted = {self.namespaces[n].prefix} if heard.stands or heard.current else NONE
-            return self._with(of._replace(trusted=of.trusted | trusted), n, heard)
+            return self._with(of._replace(trusted=of.trusted | trusted, looked=e.key), n, heard)
         n, i = self._file(e.key)
         if not i:
             return of
@@ -208,8 +219,9 @@ class Evidence:
     def _listed(self, of: Client, e: Event) -> Client:
         more = of.page == (e.key, e.condition) and bool(of.page[0])
         page = (e.key, e.keys[-1]) if e.truncated and e.keys else ("", "")
-        of = of._replace(page=page, listed=of.listed.union(e.keys))
-        if not e.truncated:
+        begun = of.begun if more else not e.condition
+        of = of._replace(page=page, begun=begun, looked="", listed=of.listed.union(e.keys))
+        if begun and not e.truncated:
             nothing = {e.key} if not (e.keys or more or e.condition) else NONE
             of = of._replace(whole=of.whole | {e.key}, empty=of.empty - {e.key} | nothing)
         n = self.index.get(e.key)

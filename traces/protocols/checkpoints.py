@@ -89,12 +89,30 @@ class Trace(trace.Trace):
         super()._take(e)
         if is_next and e.client.startswith("Client") and e.awaited and (changed := of_one(base, e.body)):
             self.refiner.keep(e.client, lambda s, l: l.op[1:] == (changed,))
+        self._looks(e)
         if why := self.evidence.observe(e):
             raise self._refused("evidence", why)
         if e.kind in ("told", "crash"):
             self.got.pop(e.client, None)
         elif e.kind == "applied" and e.awaited and e.op == "get" and e.status == 200 and file_id(e.key):
             self.got[e.client] = e.t_ms, e.body
+
+    def _looks(self, e: Event) -> None:
+        """Check that a client knows what a put or a delete takes."""
+        if e.kind in ("told", "crash") or e.op not in ("create", "delete") or not e.awaited or e.key == MANIFEST.boundary_key:
+            return
+        of, heard, why = self.evidence.of(e.client), self.evidence.heard(e.client, MANIFEST), ""
+        if e.op == "delete":
+            looked = MANIFEST.prefix in of.trusted if e.key.startswith(SSTS) else heard.current
+            why = "" if looked else "has not read the latest manifest"
+        elif e.key.startswith(MANIFEST.prefix) and file_id(e.key) is None:
+            why = "that is no file"
+        elif e.client.startswith("Compactor") and e.key.startswith(MANIFEST.prefix):
+            old = decoded(self.bodies[heard.base]).named_ssts if heard.base in self.bodies else frozenset()
+            new = [sst for sst in sorted(decoded(e.body).named_ssts - old) if f"{SSTS}{sst}.sst" not in of.got]
+            why = f"has not put {new[0]}" if new else ""
+        if why:
+            raise self._refused("evidence", f"{e.client} asks for {e.op} of {e.key}, and {why}")
 
     def _on_leases(self, e: Event, base: bytes) -> None:
         """Check an update against the clocks: which leases have ended, and which may not be used any more."""

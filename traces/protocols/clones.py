@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from highwater.impl.codecs.slatedb.flatbuffer import DamagedBuffer
 from highwater.impl.codecs.slatedb.header import InvalidFile
-from highwater.impl.layout import sst_of
+from highwater.impl.layout import key_of_sst, sst_of
 from highwater.model.protocols.clones import Constants, Pin, Shared, Sst, is_final, model
 from highwater.traces import trace
 from highwater.traces.calls import call_of
@@ -79,6 +79,7 @@ class Trace(trace.Trace):
         self.files = Histories({} for _ in ROOTS)
         self.ssts: dict[str, Sst] = {FIRST_SST: (0, 0)}
         self.pins: dict[str, Pin] = {}
+        self.log_ends: dict[str, bool] = {}  # writer -> it knows where the log ends
         self.evidence = Evidence(MANIFESTS, keeps=True)
 
     # --- requests as actions of the model
@@ -89,8 +90,33 @@ class Trace(trace.Trace):
 
     def _take(self, e: Event) -> None:
         super()._take(e)
+        self._looks(e)
         if why := self.evidence.observe(e):
             raise self._refused("evidence", why)
+
+    def _looks(self, e: Event) -> None:
+        """Check that a client knows what a put or a delete takes."""
+        if e.kind == "crash":
+            self.log_ends.pop(e.client, None)
+        if e.kind in ("told", "crash") or e.op not in ("create", "delete") or not e.awaited or e.key in BOUNDARIES:
+            return
+        d, of, why = database_of(e.key), self.evidence.of(e.client), ""
+        if e.op == "delete" and e.key.startswith(SSTS[d]):
+            why = "" if MANIFESTS[d].prefix in of.trusted else "has not read the latest manifest"
+        elif e.op == "delete":
+            why = "" if self.evidence.heard(e.client, MANIFESTS[d]).current else "has not read the latest manifest"
+        elif e.client.startswith("Writer") and e.client != f"Writer#{d}":
+            why = f"is not the writer of {ROOTS[d]}"
+        elif e.client.startswith("Writer") and e.key.startswith(WALS[d].prefix) and e.client not in self.log_ends:
+            why = "" if WALS[d].prefix in of.whole else "does not know where the log ends"
+            self.log_ends[e.client] = True
+        if why:
+            raise self._refused("evidence", f"{e.client} asks for {e.op} of {e.key}, and {why}")
+
+    def _needs(self, e: Event, d: int, what: str) -> None:
+        """Check that a client has had a manifest of this database that it could conclude from."""
+        if e.awaited and MANIFESTS[d].prefix not in self.evidence.of(e.client).trusted:
+            raise self._refused("evidence", f"{e.client} {what}, and has not read the latest manifest of {ROOTS[d]}")
 
     def _step(self, e: Event) -> None:
         self._well_formed(e)
@@ -118,7 +144,7 @@ class Trace(trace.Trace):
 
     def _of_sst(self, e: Event, d: int) -> None:
         sst = sst_of(ROOTS[d], e.key)
-        if e.op == "create" and e.client.startswith(self.uploads):
+        if e.op == "create" and sst is not None and e.client.startswith(self.uploads):
             return
         if e.op != "delete" or sst is None:
             raise self._no_action(e, e.client)
@@ -129,6 +155,8 @@ class Trace(trace.Trace):
         if e.op != "create":
             raise self._no_action(e, e.client)
         if e.client.startswith("Writer"):
+            if e.body != b"%d.%d" % (d, i):
+                raise self._refused("create", f"{e.key} has another row")
             self._steps(e.client, "Append", (), d, i, so=lambda s: (d, i) in s.acked)
         else:
             by = int(e.body.partition(b".")[0])
@@ -195,12 +223,16 @@ class Trace(trace.Trace):
         entries = {f: (path, source) for f, path, source, _ in new.entries if f in finals}
         for f, (path, _) in entries.items():
             self.pins[f] = (me, k, ROOTS.index(path), d)
+        for path, _ in entries.values():
+            self._needs(e, ROOTS.index(path), f"clones {path}")
         pairs = frozenset((self.pins[f], self.pins[source]) for f, (_, source) in entries.items())
         first = len(self.files[d]) == 1
         self._changes(e.client, "Begin" if first else "Restart", None, d, new, pairs, so=lambda s: pairs <= s.sources)
 
     def _flushes(self, e: Event, d: int, old: File, new: File) -> None:
         for sst in new.own - old.own:
+            if e.awaited and key_of_sst(ROOTS[d], sst) not in self.evidence.of(e.client).got:
+                raise self._refused("evidence", f"{e.client} flushes {sst}, and has not put it")
             self.ssts[sst] = (d, self.refiner.local(e.client).k + 1)
         self._changes(e.client, "Flush", None, d, new)
 
@@ -211,6 +243,8 @@ class Trace(trace.Trace):
         final, me = u in self.pins and is_final(self.pins[u]), int(e.client.partition("#")[2])
         if not final:
             self.pins[u] = (me, self.refiner.local(e.client).t, d, d)
+        if final:
+            self._needs(e, self.pins[u][3], "makes a final checkpoint")
         name, of = self.pins[u], self.files[d].get(i) or self._first(d)
         own = tuple(sorted(self.ssts[x] for x in of.own))
         entries = tuple(sorted((self.pins[f], tuple(sorted(self.ssts[x] for x in ssts)))
@@ -238,6 +272,11 @@ class Trace(trace.Trace):
             raise self._misled(e, why)
         if role == "Writer" and d != int(number):
             raise self._misled(e, f"it is the writer of {ROOTS[int(number)]}")
+        if e.op == "cloned":
+            known = self.files[d].get(self.evidence.known(e.client, MANIFESTS[d]))
+            for path in sorted({path for _, path, _, ssts in (known.entries if known else ()) if ssts}):
+                if MANIFESTS[ROOTS.index(path)].prefix not in self.evidence.of(e.client).trusted:
+                    raise self._misled(e, f"it has not read the latest manifest of {path}, which must list its final")
         if e.op == "logged" and not has_put(self.events, e.client, WALS[d].prefix):
             raise self._misled(e, "its last request has not put a WAL object there, or met it")
         asked = [old for old in call_of(self, e).events if old.awaited]
