@@ -125,6 +125,10 @@ class Evidence:
 
     # --- events
 
+    def is_new(self, e: Event) -> bool:
+        """Return whether the event is the first end of a request of its client, before it is observed."""
+        return e.awaited and e.request > self.last.get(e.client, 0)
+
     def observe(self, e: Event) -> str:
         """Note an event. Return why its client has no reason for it; "" if it has. Raises InvalidName."""
         if e.kind == "applied" and e.status == 200 and e.key in self.boundaries and e.op != "delete":
@@ -137,7 +141,7 @@ class Evidence:
             self.clients.pop(client, None)
             return ""
         why = ""
-        if e.awaited and e.request > self.last.get(client, 0):  # else it is another end of an earlier request
+        if self.is_new(e):
             self.last[client] = e.request
             why = self._groundless(e, self.of(client))
         if e.kind == "crash":

@@ -99,7 +99,7 @@ class Trace(trace.Trace):
 
     def _looks(self, e: Event) -> None:
         """Check that a client knows what a put or a delete takes."""
-        if e.kind in ("told", "crash") or e.op not in ("create", "delete") or not e.awaited or e.key == MANIFEST.boundary_key:
+        if e.kind in ("told", "crash") or e.op not in ("create", "delete") or not self.evidence.is_new(e) or e.key == MANIFEST.boundary_key:
             return
         of, heard, why = self.evidence.of(e.client), self.evidence.heard(e.client, MANIFEST), ""
         if e.op == "delete":
@@ -109,7 +109,8 @@ class Trace(trace.Trace):
             why = "that is no file"
         elif e.client.startswith("Compactor") and e.key.startswith(MANIFEST.prefix):
             old = decoded(self.bodies[heard.base]).named_ssts if heard.base in self.bodies else frozenset()
-            new = [sst for sst in sorted(decoded(e.body).named_ssts - old) if f"{SSTS}{sst}.sst" not in of.got]
+            new = [sst for sst in sorted(decoded(e.body).named_ssts - old)
+                   if not self.evidence.has_met(e.client, f"{SSTS}{sst}.sst")]
             why = f"has not put {new[0]}" if new else ""
         if why:
             raise self._refused("evidence", f"{e.client} asks for {e.op} of {e.key}, and {why}")

@@ -98,7 +98,7 @@ class Trace(trace.Trace):
         """Check that a client knows what a put or a delete takes."""
         if e.kind == "crash":
             self.log_ends.pop(e.client, None)
-        if e.kind in ("told", "crash") or e.op not in ("create", "delete") or not e.awaited or e.key in BOUNDARIES:
+        if e.kind in ("told", "crash") or e.op not in ("create", "delete") or not self.evidence.is_new(e) or e.key in BOUNDARIES:
             return
         d, of, why = database_of(e.key), self.evidence.of(e.client), ""
         if e.op == "delete" and e.key.startswith(SSTS[d]):
@@ -223,8 +223,9 @@ class Trace(trace.Trace):
         entries = {f: (path, source) for f, path, source, _ in new.entries if f in finals}
         for f, (path, _) in entries.items():
             self.pins[f] = (me, k, ROOTS.index(path), d)
-        for path, _ in entries.values():
-            self._needs(e, ROOTS.index(path), f"clones {path}")
+        paths = [ROOTS.index(path) for path, _ in entries.values()]  # the parent's, and those from which that was cloned
+        trusted = self.evidence.of(e.client).trusted
+        self._needs(e, next((of for of in paths if MANIFESTS[of].prefix in trusted), paths[0]), "clones it")
         pairs = frozenset((self.pins[f], self.pins[source]) for f, (_, source) in entries.items())
         first = len(self.files[d]) == 1
         self._changes(e.client, "Begin" if first else "Restart", None, d, new, pairs, so=lambda s: pairs <= s.sources)
