@@ -25,14 +25,16 @@ from highwater.traces.damage.survivors import (
     unseen,
     write,
 )
-from highwater.traces.event import Event
+from highwater.traces.event import EMPTY, Event
 from highwater.traces.form import MUTATIONS, PUTS, READS
 
 WEAK = ("unknown", "not open", "not begun", "not flushed", "not compacted", "remains", "closed",
-        "not read", "deleted", "not deleted", "unfinished", "initialising")  # responses that claim nothing
-NO_EFFECT = ("failed", "version_exists", "refused")  # responses that claim that the call had no effect
+        "not read", "deleted", "not deleted", "unfinished", "initialising", "change unknown")  # responses that claim nothing
+NO_EFFECT = ("failed", "version_exists", "refused", "not changed")  # responses that claim that the call had no effect
 FIRST = re.compile(r"/0{19}1\.")  # in the key of a file that a trace begins with
-CLAIM_NOTHING = (*WEAK, "failed", "version_exists")  # responses that need no read
+CLAIM_NOTHING = (*WEAK, "failed", "version_exists", "not changed")  # responses that need no read,
+BY_READING = ("CheckpointEnded", "CheckpointMissing", "DatabaseDestroyed", "InvalidDeletion", "NotInitialized")  # unless they have
+# one of these answers, which say what a file shows
 
 
 # --- questions about clients
@@ -61,9 +63,13 @@ def unused(s: Survivor, e: Event, rest: list[Event]) -> bool:
             continue
         if o.op in READS and in_vain(e) and e.op in PUTS:
             return True  # it looks again, as it may at any time
-        if o.op in MUTATIONS or (o.kind == "told" and o.op not in CLAIM_NOTHING):
+        if o.op in MUTATIONS or (o.kind == "told" and not needs_no_read(o)):
             return s.is_free(e) and o.kind != "told"
     return True
+
+
+def needs_no_read(e: Event) -> bool:
+    return e.op in CLAIM_NOTHING and not {*e.keys[1:2]} & {*BY_READING}
 
 
 def in_vain(e: Event) -> bool:
@@ -165,6 +171,40 @@ def listed_before(s: Survivor) -> bool:
         return False
     deletes = {o.key for o in takewhile(lambda o: o.op != "list", of_client(e, s.rest)) if o.op == "delete"}
     return deletes <= {*earlier.keys} and (drops(s) or unused(s, s.after, s.rest))
+
+
+def listed_the_same(s: Survivor) -> bool:
+    """Return whether a client was listed the same latest file before in this call, and deletes nothing that it was not listed then.
+    """
+    e = s.before
+    if not (drops(s) or same_but(s, "client")) or not is_listing(e):
+        return False
+    call = [*takewhile(lambda o: o.kind not in ("told", "crash"), reversed([*of_client(e, s.good[:s.damage.at])]))]
+    earlier = next((o for o in call if o.op == "list" and o.key == e.key), EMPTY)
+    if (earlier.kind, earlier.truncated) != ("applied", False) or earlier.keys[-1:] != e.keys[-1:]:
+        return False
+    deletes = {o.key for o in takewhile(lambda o: o.op != "list", of_client(e, s.rest)) if o.op == "delete"}
+    return deletes <= {key for o in call if o.op == "list" and o.kind == "applied" for key in o.keys}
+
+
+def response_lost(s: Survivor) -> bool:
+    """Return whether the response to a read was lost: its client stopped waiting for it."""
+    ends = [o for o in s.rest if o.kind in ENDS and (o.client, o.request) == (s.before.client, s.before.request)]
+    return bool(ends) and same_but(s, "status", "keys", "truncated", "body", "version") and {s.before.op, s.after.op} <= {*READS}
+
+
+def any_content(s: Survivor) -> bool:
+    """Return whether a data object has another content, which nobody reads."""
+    return same_but(s, "body") and bool(write(s.before)) and s.before.op in PUTS and (
+        s.before.key.startswith(s.clients.opaque or " ")) and unread(s.before.key, s.rest)
+
+
+def uploaded_early(s: Survivor) -> bool:
+    """Return whether a client puts its next data object before its caller receives the response to the call before."""
+    return s.damage.kind == "swap, same client" and all(
+        one.kind == "told" and two.op == "create" and two.key.startswith(s.clients.opaque or " ")
+        for one, two in exchanged(s) if one.client == two.client) and all(
+        independent(*pair) for pair in exchanged(s) if pair[0].client != pair[1].client)
 
 
 def is_listing(e: Event) -> bool:
@@ -292,6 +332,10 @@ OF_ALL: Equivalences = {
     "another collects": ("the other collector has listed that object too", another_collects),
     "asked for another": ("the client asked for another object, and made no use of the response", asked_for_another),
     "listed before": ("a collector may go on from the listing before, which has all that it deletes", listed_before),
+    "listed the same": ("its client was listed the same latest file before in this call, and all that it deletes", listed_the_same),
+    "response lost": ("the response to a read was lost, so nobody saw it", response_lost),
+    "any content": ("the content of a data object means nothing to the protocol, and nobody reads it", any_content),
+    "uploaded early": ("a client may put its next data object, which nothing names, before it tells its caller", uploaded_early),
     "collected less": ("a collector need not delete or write what nobody looks at any more", collected_less),
     "never read since": ("the boundary moves to another old id, and nobody reads it afterwards", never_read_since),
     "collected another": ("a collector may delete any old object, and nobody looks at either any more", collected_another),
