@@ -4,8 +4,8 @@ Several requests of a client are often one action of a model: it lists the files
 the next. The model sees the create alone. So it does not notice that a read is missing, or that another client received the
 response. A mapping asks here.
 
-    the next page of a listing   goes on from the last key of the page before, and is the client's next request; a listing of a
-                                 sequence begins with its first file, or after one that the client has met
+    the next page of a listing   goes on from the last key of the page before, and is the client's next request; a listing
+                                 begins with its first key, or for some roles after one that it knows
     create of a file             the client has listed the file before as the latest one, and got it since; the first file: it
                                  has listed that there is none
     create, update of a boundary the client has just read the boundary; the value is a file that it was listed, or SEALED
@@ -65,10 +65,12 @@ class Client(NamedTuple):
 class Evidence:
     """Keeps what the clients of a trace were shown. `namespaces`: those of its sequences with a boundary. `listed`: prefixes of
     other objects that are deleted only if they were listed. `keeps`: a client may build on any file that it has read or put in
-    this call, without listing again, if it had one that it could conclude from."""
+    this call, without listing again, if it had one that it could conclude from. `after`: the roles that also list
+    after an object that they know."""
 
-    def __init__(self, namespaces: Iterable[Namespace], listed: tuple[str, ...] = (), keeps: bool = False):
-        self.namespaces, self.listed, self.keeps = tuple(namespaces), listed, keeps
+    def __init__(self, namespaces: Iterable[Namespace], listed: tuple[str, ...] = (), keeps: bool = False,
+                 after: tuple[str, ...] = ()):
+        self.namespaces, self.listed, self.keeps, self.after = tuple(namespaces), listed, keeps, after
         self.index = {of.prefix: n for n, of in enumerate(self.namespaces)}
         self.boundaries = {of.boundary_key: n for n, of in enumerate(self.namespaces)}
         self.values: dict[tuple[str, str], int] = {}  # (key of a boundary, version) -> its value
@@ -163,7 +165,8 @@ class Evidence:
         if prefix and (e.op, e.key, e.condition) != ("list", prefix, last):
             return f"{e.client} has not listed {prefix} to its end: the next page begins after {last}"
         if e.op == "list":
-            if prefix or not e.condition or e.key not in self.index or self.has_met(e.client, e.condition):
+            knows = e.client.startswith(self.after or " ") and (e.key not in self.index or self.has_met(e.client, e.condition))
+            if prefix or not e.condition or knows:
                 return ""
             return f"{e.client} lists {e.key} after {e.condition}, which it has not met"
         if e.op == "head":

@@ -153,7 +153,8 @@ def another_collects(s: Survivor) -> bool:
 
 def asked_for_another(s: Survivor) -> bool:
     """Return whether a client asked for another object, made no use of the response, and the same response is true of that."""
-    if not same_but(s, "key") or not in_vain(s.before) or not (s.before.op in READS or s.is_free(s.before)):
+    no_effect = s.before.op in READS or s.is_free(s.before) or (s.before.op == "create" and s.after.op == "create")
+    if not same_but(s, "key") or not in_vain(s.before) or not no_effect:
         return False
     e, last = s.after, last_write(s, s.after.key)
     content = last is not None and (last.version, last.body) == (e.version, e.body)
@@ -185,6 +186,24 @@ def listed_the_same(s: Survivor) -> bool:
         return False
     deletes = {o.key for o in takewhile(lambda o: o.op != "list", of_client(e, s.rest)) if o.op == "delete"}
     return deletes <= {key for o in call if o.op == "list" and o.kind == "applied" for key in o.keys}
+
+
+def asked_before(s: Survivor) -> bool:
+    """Return whether a client received the same response to the same request just before."""
+    e = s.before
+    if not (drops(s) or same_but(s, "client")) or not in_vain(e) or e.op not in READS:
+        return False
+    last = next(of_client(e, reversed(s.good[:s.damage.at])), EMPTY)
+    return last.kind == "applied" and again(last, e) and last[7:12] == e[7:12]
+
+
+def looked_in_vain(s: Survivor) -> bool:
+    """Return whether a collector looked in a round in which it neither deletes nor puts anything any more."""
+    e = s.before
+    if not (drops(s) or same_but(s, "client", "key")) or not e.client.startswith("Collector") or not in_vain(e) or e.op not in READS:
+        return False
+    round_ = takewhile(lambda o: o.kind not in ("told", "crash"), of_client(e, s.rest))
+    return not any(o.op in MUTATIONS for o in round_)
 
 
 def response_lost(s: Survivor) -> bool:
@@ -333,6 +352,8 @@ OF_ALL: Equivalences = {
     "asked for another": ("the client asked for another object, and made no use of the response", asked_for_another),
     "listed before": ("a collector may go on from the listing before, which has all that it deletes", listed_before),
     "listed the same": ("its client was listed the same latest file before in this call, and all that it deletes", listed_the_same),
+    "asked before": ("its client received the same response to the same request just before", asked_before),
+    "looked in vain": ("a collector that deletes and puts nothing more in this round need not look", looked_in_vain),
     "response lost": ("the response to a read was lost, so nobody saw it", response_lost),
     "any content": ("the content of a data object means nothing to the protocol, and nobody reads it", any_content),
     "uploaded early": ("a client may put its next data object, which nothing names, before it tells its caller", uploaded_early),

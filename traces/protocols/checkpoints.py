@@ -142,7 +142,8 @@ class Trace(trace.Trace):
         client = e.client
         if e.key.startswith(SSTS):
             if e.op == "create" and client.startswith("Compactor"):
-                sst_of(e.key.removeprefix(SSTS).removesuffix(".sst"))
+                if sst_of(e.key.removeprefix(SSTS).removesuffix(".sst"))[0] != int(client.partition("#")[2]):
+                    raise self._no_action(e, client)
                 return Match(client, (STUTTER,), (), None, e.op)
             raise self._no_action(e, client)
         if e.op in READS:
@@ -219,7 +220,7 @@ class Trace(trace.Trace):
         if e.op == "given up":
             return self._tells(e, gives_up(e.client))
         if e.op in ("listed", "replaced"):
-            return self._read_of(e) if e.op == "listed" else None
+            return self._listed(e) if e.op == "listed" else None
         if e.op == "failed":
             return self._says(e, lambda s, l: not e.client.startswith("Client") or l.pc == "Idle")
         which = update_of(e.body.decode())
@@ -229,6 +230,11 @@ class Trace(trace.Trace):
         if e.op in CHANGES and is_own:
             return self._tells(e, Match(e.client, ("Reply",), (), lambda a, s, l, s2, l2: l.op == op))
         return self._concluded(e, which)
+
+    def _listed(self, e: Event) -> None:
+        self._read_of(e)
+        if sorted(map(update_of, e.body.decode().split())) != sorted(leases(self.got[e.client][1])):
+            raise self._misled(e, "the manifest that it read lists others")
 
     def _read_of(self, e: Event) -> None:
         if not self.evidence.heard(e.client, MANIFEST).current:

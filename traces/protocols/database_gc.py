@@ -100,6 +100,7 @@ class Trace(trace.Trace):
         self.expiry_ms: dict[str, int] = {}  # of the checkpoints in the latest manifest
         self.boundaries = dict.fromkeys(BOUNDARIES, 0)
         self.compactions_id = 1  # of the latest file
+        self.claimed: dict[str, bool] = {}  # compactor -> it has had compactions that it could conclude from, in this compaction
         self.outputs: dict[str, tuple[str, ...]] = {}  # compactor -> the SSTs that it has put since its last compaction
         self.log_ends: dict[str, bool] = {}  # writer -> it knows where the log ends
         self.stored: dict[int, Stored] = {1: Stored()}  # the manifests of the history, by id
@@ -121,6 +122,11 @@ class Trace(trace.Trace):
 
     def _appends(self, e: Event) -> None:
         """Check that a writer knows where the log ends before it puts an object there."""
+        if e.client.startswith("Compactor"):
+            if e.kind == "crash" or e.op in ("opened", "not open", "compacted"):
+                self.claimed.pop(e.client, None)
+            elif self.evidence.known(e.client, COMPACTIONS):
+                self.claimed[e.client] = True
         if e.kind == "crash":
             self.log_ends.pop(e.client, None)
             self.outputs.pop(e.client, None)
@@ -182,8 +188,10 @@ class Trace(trace.Trace):
         if sst is None or (e.op == "create" and role not in UPLOADS) or e.op not in ("create", "get", "delete"):
             raise self._no_action(e, role)
         if e.op == "create":
-            if role == "Writer" and e.awaited and not self.evidence.known(e.client, MANIFEST):
-                raise self._refused("evidence", f"{e.client} puts {e.key}, and has not read the latest manifest")
+            looked = self.evidence.known(e.client, MANIFEST) if role == "Writer" else (
+                self.claimed.get(e.client) or self.evidence.known(e.client, COMPACTIONS))
+            if e.awaited and not looked:
+                raise self._refused("evidence", f"{e.client} puts {e.key}, and has not read or put the latest file before")
             at, x = self._mint(sst)
             self._steps(e.client, ("upload", at, x), lambda _: Match(
                 e.client, (UPLOADS[role],), None, lambda a, s, l, s2, l2: s2.order.index(x) == at and len(s.order) + 1 == x))

@@ -81,7 +81,7 @@ class Trace(trace.Trace):
         self.files: dict[int, Stored] = {1: Stored()}  # the manifests of the history, by id
         self.log_ends: dict[str, bool] = {}  # writer -> it knows where the log ends
         self.seen_wal: dict[str, bool] = {}  # reader -> it has listed the WAL since it read a manifest
-        self.evidence = Evidence((MANIFEST, COMPACTIONS), (WAL.prefix, SSTS))
+        self.evidence = Evidence((MANIFEST, COMPACTIONS), (WAL.prefix, SSTS), after=("Reader",))
 
     # --- requests as actions of the model
 

@@ -17,7 +17,7 @@ from highwater.impl.codecs.manifest import Manifest as Stored
 from highwater.model.protocols.destroy import Constants, Manifest, Operator, Shared, is_behind, model
 from highwater.traces import trace
 from highwater.traces.event import Event
-from highwater.traces.evidence import BY_ANSWER, TRUSTED, Evidence
+from highwater.traces.evidence import BY_ANSWER, Evidence
 from highwater.traces.form import READS
 from highwater.traces.protocols.checkpoints_contents import KEYS, MANIFEST, SSTS, checkpoint_of, file_id, sst_of
 from highwater.traces.protocols.destroy_calls import CALLS, JUDGES
@@ -87,6 +87,7 @@ class Trace(trace.Trace):
         super().__init__(refiner, namespace, skew_ms)
         self.due_ms: int | None = None  # when the grace is over, by the latest mark in the history; None: there is none
         self.evidence = Evidence((MANIFEST,), (SSTS, *FOLDERS))
+        self.pins: dict[int, frozenset[tuple[int, int]]] = {}  # the checkpoints that each manifest of the history lists
         self.ever: set[tuple[str, tuple[int, int]]] = set()  # the SSTs and checkpoints of the history, with their role
 
     def _updates(self, e: Event) -> tuple[str, ...]:
@@ -105,6 +106,7 @@ class Trace(trace.Trace):
             if last == m:
                 kind, due_ms = mark_in(decoded(e.body))
                 self.due_ms = due_ms if kind else None
+                self.pins[len(self.refiner.shared().files)] = frozenset(which for which, _ in m.pins)
                 self.ever |= {("Writer", x) for x in m.ssts} | {("Client", which) for which, _ in m.pins}
 
     def _acts(self, e: Event) -> None:
@@ -131,6 +133,8 @@ class Trace(trace.Trace):
             return Match(client, (STUTTER,), (), None, e.op)
         if e.op == "create" and e.key.startswith(SSTS) and client.startswith("Writer"):
             x = sst_of(e.key.removeprefix(SSTS).removesuffix(".sst"))
+            if client != f"Writer#{x[0]}":
+                raise self._no_action(e, client)
             if e.status != 200:
                 return Match(client, (STUTTER,), (), None, e.op)
             return Match(client, ("Upload", STUTTER), (), lambda a, s, l, s2, l2: (
@@ -208,7 +212,7 @@ class Trace(trace.Trace):
 
     def _told_of(self, e: Event) -> str | None:
         role = role_of(e.client)
-        if e.op not in TOLD[role] or (e.body and role == "Operator"):
+        if e.op not in TOLD[role] or bool(e.body) != (role == "Client" or (role, e.op) == ("Writer", "committed")):
             raise self._misled(e, "no call of its role has this response")
         if why := self.evidence.unfounded(e.client, (MANIFEST,), BY_ANSWER.get("".join(e.keys[1:2]), "")):
             raise self._misled(e, why)
@@ -239,6 +243,12 @@ class Trace(trace.Trace):
     def _of_client(self, e: Event, which: tuple[int, int]) -> str | None:
         if e.op == "committed" and ("Client", which) not in self.ever:
             raise self._misled(e, "no manifest of the history lists this checkpoint")
+        known = self.evidence.known(e.client, MANIFEST)
+        if e.op in ("dropped", "missing") and which in self.pins.get(known, ()):
+            raise self._misled(e, f"manifest {known} lists it")
+        own = self.evidence.heard(e.client, MANIFEST).stands
+        if e.op == "dropped" and own and which not in self.pins.get(own - 1, ()):
+            raise self._misled(e, f"manifest {own} is its own, and drops another one")
         if e.op == "refused" and self.due_ms is None:
             raise self._misled(e, "no manifest of the history is marked")
         if e.op == "dropped":
