@@ -10,7 +10,7 @@ response. A mapping asks here.
                                  has listed that there is none
     create, update of a boundary the client has just read the boundary; the value is a file that it was listed, or SEALED
     a condition with a version   the client has met that version
-    delete of a file             the client was listed it
+    delete of a file             the client was listed it, and it is behind the boundary
     the response to a caller     a file that its client may conclude from: see `Evidence.unfounded`
 
 Responses to callers end a call. What a client was listed and has got counts until then; the versions that it has met count
@@ -74,6 +74,7 @@ class Evidence:
         self.index = {of.prefix: n for n, of in enumerate(self.namespaces)}
         self.boundaries = {of.boundary_key: n for n, of in enumerate(self.namespaces)}
         self.values: dict[tuple[str, str], int] = {}  # (key of a boundary, version) -> its value
+        self.now: dict[str, int] = {}  # key of a boundary -> its value
         self.clients: dict[str, Client] = {}
         self.before: dict[str, tuple[int, Client]] = {}  # client -> its last request, and what it was shown before
         self.last: dict[str, int] = {}  # client -> its last request
@@ -134,6 +135,8 @@ class Evidence:
     def observe(self, e: Event) -> str:
         """Note an event. Return why its client has no reason for it; "" if it has. Raises InvalidName."""
         if e.kind == "applied" and e.status == 200 and e.key in self.boundaries and e.op != "delete":
+            if e.op in PUTS:
+                self.now[e.key] = int(e.body)
             self.values[e.key, e.version] = int(e.body) if e.body else self.values.get((e.key, e.version), 0)
         if e.kind == "applied" and not e.awaited:
             return ""
@@ -179,6 +182,8 @@ class Evidence:
                 return f"{e.client} puts {e.key}, and has not read the file before it as the latest one"
         elif e.op == "delete" and (i or e.key.startswith(self.listed or "/")) and e.key not in of.listed:
             return f"{e.client} deletes {e.key}, which it was not listed"
+        elif e.op == "delete" and i > self.now.get(self.namespaces[n].boundary_key, 0):
+            return f"{e.client} deletes {e.key}, which is ahead of the boundary"
         process = e.client.partition("/")[0]
         if e.op in ("get_if_changed", "update") and (e.key, e.condition) not in self.met.get(process, ()):
             return f"{e.client} names version {e.condition} of {e.key}, which it has not met"

@@ -31,6 +31,7 @@ from highwater.traces.form import MUTATIONS, PUTS, READS
 WEAK = ("unknown", "not open", "not begun", "not flushed", "not compacted", "remains", "closed",
         "not read", "deleted", "not deleted", "unfinished", "initialising", "change unknown")  # responses that claim nothing
 NO_EFFECT = ("failed", "version_exists", "refused", "not changed")  # responses that claim that the call had no effect
+NUMBER = re.compile(r"\d{20}")
 FIRST = re.compile(r"/0{19}1\.")  # in the key of a file that a trace begins with
 CLAIM_NOTHING = (*WEAK, "failed", "version_exists", "not changed")  # responses that need no read,
 BY_READING = ("CheckpointEnded", "CheckpointMissing", "DatabaseDestroyed", "InvalidDeletion", "NotInitialized")  # unless they have
@@ -249,9 +250,20 @@ def collected_another(s: Survivor) -> bool:
 
 
 def never_read_since(s: Survivor) -> bool:
-    """Return whether a boundary is moved further, and nobody reads it afterwards."""
-    moved = s.is_free(s.before) and write(s.before).endswith(".boundary")
-    return moved and same_but(s, "body") and unread(s.before.key, s.rest)
+    """Return whether a boundary is moved to another id, nobody reads it afterwards, and nothing ahead of it is deleted."""
+    key = write(s.before)
+    if not key.endswith(".boundary") or not same_but(s, "body") or not unread(key, s.rest):
+        return False
+    return s.is_free(s.before) or (s.after.body.isdigit() and not deleted_beyond(s, int(s.after.body)))
+
+
+def deleted_beyond(s: Survivor, boundary: int) -> bool:
+    """Return whether a file ahead of this boundary is deleted before the boundary is put again."""
+    key = s.before.key
+    folder = key.replace("/gc/", "/").removesuffix(".boundary") + "/"
+    until = takewhile(lambda o: write(o) != key, s.rest)
+    ids = [NUMBER.search(o.key) for o in until if o.op == "delete" and o.key.startswith(folder)]
+    return any(int(of[0]) > boundary for of in ids if of)
 
 
 def ended_otherwise(s: Survivor) -> bool:

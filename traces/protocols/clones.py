@@ -104,7 +104,10 @@ class Trace(trace.Trace):
         if e.op == "delete" and e.key.startswith(SSTS[d]):
             why = "" if MANIFESTS[d].prefix in of.trusted else "has not read the latest manifest"
         elif e.op == "delete":
-            why = "" if self.evidence.heard(e.client, MANIFESTS[d]).current else "has not read the latest manifest"
+            latest = self.evidence.heard(e.client, MANIFESTS[d]).current
+            kept = {i for _, i in self.files[d][latest].pins} if latest in self.files[d] else set()
+            why = "has not read the latest manifest" if not latest else ""
+            why = "a checkpoint keeps that" if MANIFESTS[d].file_id(e.key) in kept else why
         elif e.client.startswith("Writer") and e.client != f"Writer#{d}":
             why = f"is not the writer of {ROOTS[d]}"
         elif e.client.startswith("Writer") and e.key.startswith(WALS[d].prefix) and e.client not in self.log_ends:
@@ -273,6 +276,8 @@ class Trace(trace.Trace):
             raise self._misled(e, why)
         if role == "Writer" and d != int(number):
             raise self._misled(e, f"it is the writer of {ROOTS[int(number)]}")
+        if e.keys[1:2] == ("OtherParent",) and (why := self.evidence.unfounded(e.client, MANIFESTS[d:d + 1], TRUSTED)):
+            raise self._misled(e, why)
         if e.op == "cloned":
             known = self.files[d].get(self.evidence.known(e.client, MANIFESTS[d]))
             for path in sorted({path for _, path, _, ssts in (known.entries if known else ()) if ssts}):

@@ -27,7 +27,7 @@ from highwater.traces.evidence import BY_ANSWER, KNOWN, TRUSTED, Evidence, has_p
 from highwater.traces.form import MUTATIONS, Keys
 from highwater.traces.protocols.db_reader_calls import CALLS, CLAIMS
 from highwater.traces.refine import STUTTER, Match, Refiner
-from highwater.traces.trace import refiner_without_witnesses
+from highwater.traces.trace import distinct, refiner_without_witnesses
 
 ROOT = "db"
 MANIFEST, COMPACTIONS, WAL = (Namespace(ROOT, name) for name in ("manifest", "compactions", "wal"))
@@ -253,7 +253,7 @@ class Trace(trace.Trace):
 
     def _content(self, client: str, stored: Stored, new: set[str]) -> Manifest:
         """Return a manifest in the model's terms. Raises KeyError, ValueError."""
-        ssts = sorted({*stored.l0, *stored.compacted})
+        ssts = sorted(distinct((*stored.l0, *stored.compacted)))
         rows = sorted(row for sst in ssts for row in self.rows[sst])
         if rows != [*range(1, stored.last_l0_seq + 1)]:
             raise ValueError(f"the SSTs have the rows {rows}, and last_l0_seq is {stored.last_l0_seq}")
