@@ -27,8 +27,8 @@ from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, READS
 
 LOOKS = ("get", "get_if_changed")  # reads of a boundary
-STANDS, CURRENT, KNOWN, TRUSTED = "stands", "current", "known", "trusted"  # what a response needs: see `Evidence.unfounded`
-BY_ANSWER = {"Committed": STANDS, "Recognised": CURRENT, **dict.fromkeys((  # the class of an answer -> what it needs
+LISTED, STANDS, CURRENT, KNOWN, TRUSTED = "listed", "stands", "current", "known", "trusted"  # what a response needs: see `Evidence.unfounded`
+BY_ANSWER = {"Committed": STANDS, "NoLatest": LISTED, "Recognised": CURRENT, **dict.fromkeys((  # the class of an answer -> what it needs
     "CheckpointEnded", "CheckpointMissing", "DatabaseDestroyed", "FencedInDoubt", "GraceRuns", "InputMissing", "InvalidDeletion",
     "NotInitialized", "NotMarked", "SstTooOld", "UpdateConflict"), KNOWN)}
 NONE: frozenset[str] = frozenset()
@@ -105,13 +105,13 @@ class Evidence:
         """Return why a response has no ground in any of these sequences; "" if it has.
 
         `stands`: its client has created a file, and then read a boundary behind it. `current`: it has listed the files, read the
-        latest one, and then a boundary behind it. `known`: one of the two. `trusted`: one of the two earlier in this call. ""
-        needs nothing."""
+        latest one, and then a boundary behind it. `known`: one of the two. `trusted`: one of the two earlier in this call.
+        `listed`: it has listed the files. "" needs nothing."""
         of = self.of(client)
         for namespace in namespaces if need else ():
             heard = of.heard[self.index[namespace.prefix]]
             if {STANDS: heard.stands, CURRENT: heard.current, KNOWN: heard.stands or heard.current,
-                    TRUSTED: namespace.prefix in of.trusted}[need]:
+                    LISTED: namespace.prefix in of.whole, TRUSTED: namespace.prefix in of.trusted}[need]:
                 return ""
         return need and f"it has no file that is {need}: its own or the latest, and then a boundary behind it"
 

@@ -33,6 +33,7 @@ WEAK = ("unknown", "not open", "not begun", "not flushed", "not compacted", "rem
 NO_EFFECT = ("failed", "version_exists", "refused", "not changed")  # responses that claim that the call had no effect
 NUMBER = re.compile(r"\d{20}")
 FIRST = re.compile(r"/0{19}1\.")  # in the key of a file that a trace begins with
+OF_THE_CALL = "not changed"  # its body is what the call was about: an earlier call may have put that
 CLAIM_NOTHING = (*WEAK, "failed", "version_exists", "not changed")  # responses that need no read,
 BY_READING = ("CheckpointEnded", "CheckpointMissing", "DatabaseDestroyed", "InvalidDeletion", "NotInitialized")  # unless they have
 # one of these answers, which say what a file shows
@@ -221,10 +222,10 @@ def any_content(s: Survivor) -> bool:
 
 def uploaded_early(s: Survivor) -> bool:
     """Return whether a client puts its next data object before its caller receives the response to the call before."""
-    return s.damage.kind == "swap, same client" and all(
-        one.kind == "told" and two.op == "create" and two.key.startswith(s.clients.opaque or " ")
-        for one, two in exchanged(s) if one.client == two.client) and all(
-        independent(*pair) for pair in exchanged(s) if pair[0].client != pair[1].client)
+    return s.damage.kind.startswith("swap") and all(
+        independent(one, two) or is_later(one, two) or (
+            one.kind == "told" and two.op == "create" and two.key.startswith(s.clients.opaque or " "))
+        for one, two in exchanged(s))
 
 
 def is_listing(e: Event) -> bool:
@@ -301,8 +302,9 @@ def true_as_well(s: Survivor) -> bool:
     own = [o for o in s.good[:s.damage.at] if o.client == s.after.client]
     last = max((i for i, o in enumerate(own) if o.kind == "told"), default=-1)
     puts = [o for o in s.good[:s.damage.at] if o.op in PUTS and (write(o) or o.pending)]
-    return not any(write(o) or (o.pending and o.op in MUTATIONS) for o in own[last + 1:]) and (
-        not s.after.body or not any(s.after.body in o.body for o in puts))
+    data = s.clients.opaque or " "  # which no file names yet
+    return not any(write(o) or (o.pending and o.op in MUTATIONS) for o in own[last + 1:] if not o.key.startswith(data)) and (
+        not s.after.body or s.after.op == OF_THE_CALL or not any(s.after.body in o.body for o in puts))
 
 
 def in_another_order(s: Survivor) -> bool:

@@ -80,7 +80,6 @@ TOLD = {  # role -> the responses of its calls
     "Operator": (*OPERATORS, "not changed", "change unknown", UNFINISHED),
     "Collector": ("deleted", "not deleted"),
 }
-ENDS_CALL = ("not open", "not changed", "change unknown")
 EPOCHAL = CLAIM, FLUSH, BUMP, COMPACTION
 
 
@@ -404,7 +403,7 @@ class Trace(trace.Trace):
         if role == "Operator" and e.keys and bool(e.body) == (e.keys[0] == "drop_ended"):
             raise self._misled(e, "the response does not say of which checkpoint it is")
         self._resolve(e)
-        if e.op in ENDS_CALL:  # the next call begins anew, also after a create that the store refused
+        if e.op == "not open" or (role == "Operator" and e.op != UNFINISHED):  # the next call begins anew, also after a create that the store refused
             self._part("manifest", self.manifests.forget, e.client)
         if e.client in self.names["wal"]:
             self._part("wal", self.wal.resolve, e.client, False)
