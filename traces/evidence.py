@@ -177,7 +177,7 @@ class Evidence:
         n, i = self._file(e.key)
         if e.op == "create" and i:
             heard = of.heard[n]
-            kept = self.keeps and i > 1 and self.namespaces[n].key(i - 1) in of.got and self.namespaces[n].prefix in of.trusted
+            kept = self.keeps and i > 1 and heard.latest < 0 and self.namespaces[n].key(i - 1) in of.got and self.namespaces[n].prefix in of.trusted
             if heard.base != i - 1 and not kept and not (i == 1 and heard.latest == 0):
                 return f"{e.client} puts {e.key}, and has not read the file before it as the latest one"
         elif e.op == "delete" and (i or e.key.startswith(self.listed or "/")) and e.key not in of.listed:

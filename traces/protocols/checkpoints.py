@@ -101,10 +101,9 @@ class Trace(trace.Trace):
         """Check that a client knows what a put or a delete takes."""
         if e.kind in ("told", "crash") or e.op not in ("create", "delete") or not self.evidence.is_new(e) or e.key == MANIFEST.boundary_key:
             return
-        of, heard, why = self.evidence.of(e.client), self.evidence.heard(e.client, MANIFEST), ""
+        heard, why = self.evidence.heard(e.client, MANIFEST), ""
         if e.op == "delete":
-            looked = MANIFEST.prefix in of.trusted if e.key.startswith(SSTS) else heard.current
-            why = "" if looked else "has not read the latest manifest"
+            why = "" if heard.current else "has not read the latest manifest last"
         elif e.key.startswith(MANIFEST.prefix) and file_id(e.key) is None:
             why = "that is no file"
         elif e.client.startswith("Compactor") and e.key.startswith(MANIFEST.prefix):

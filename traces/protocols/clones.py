@@ -102,7 +102,7 @@ class Trace(trace.Trace):
             return
         d, of, why = database_of(e.key), self.evidence.of(e.client), ""
         if e.op == "delete" and e.key.startswith(SSTS[d]):
-            why = "" if MANIFESTS[d].prefix in of.trusted else "has not read the latest manifest"
+            why = "" if self.evidence.heard(e.client, MANIFESTS[d]).current else "has not read the latest manifest last"
         elif e.op == "delete":
             latest = self.evidence.heard(e.client, MANIFESTS[d]).current
             kept = {i for _, i in self.files[d][latest].pins} if latest in self.files[d] else set()
@@ -183,6 +183,8 @@ class Trace(trace.Trace):
         if more > 1:
             raise self._no_action(e, "any client: it changes several things")
         if new.ready and not old.ready:
+            if e.awaited and (path := self._unpinned(e.client, new)):
+                raise self._refused("evidence", f"{e.client} initializes {ROOTS[d]}, and does not know that {path} lists its final")
             self._changes(e.client, "Initialize", (d,), d, new)
         elif finals:
             self._begins(e, d, finals, new)
@@ -233,6 +235,12 @@ class Trace(trace.Trace):
         first = len(self.files[d]) == 1
         self._changes(e.client, "Begin" if first else "Restart", None, d, new, pairs, so=lambda s: pairs <= s.sources)
 
+    def _unpinned(self, client: str, file: File) -> str:
+        """Return a database of which a clone names SSTs, and of which a client has no manifest to conclude from; "" if there is
+        none."""
+        paths = sorted({path for _, path, _, ssts in file.entries if ssts})
+        return next((path for path in paths if not self.evidence.known(client, MANIFESTS[ROOTS.index(path)])), "")
+
     def _flushes(self, e: Event, d: int, old: File, new: File) -> None:
         for sst in new.own - old.own:
             if e.awaited and key_of_sst(ROOTS[d], sst) not in self.evidence.of(e.client).got:
@@ -280,9 +288,8 @@ class Trace(trace.Trace):
             raise self._misled(e, why)
         if e.op == "cloned":
             known = self.files[d].get(self.evidence.known(e.client, MANIFESTS[d]))
-            for path in sorted({path for _, path, _, ssts in (known.entries if known else ()) if ssts}):
-                if MANIFESTS[ROOTS.index(path)].prefix not in self.evidence.of(e.client).trusted:
-                    raise self._misled(e, f"it has not read the latest manifest of {path}, which must list its final")
+            if known and (path := self._unpinned(e.client, known)):
+                raise self._misled(e, f"it has not read or put the latest manifest of {path}, which must list its final")
         if e.op == "logged" and not has_put(self.events, e.client, WALS[d].prefix):
             raise self._misled(e, "its last request has not put a WAL object there, or met it")
         asked = [old for old in call_of(self, e).events if old.awaited]
