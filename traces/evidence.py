@@ -27,10 +27,12 @@ from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, READS
 
 LOOKS = ("get", "get_if_changed")  # reads of a boundary
-LISTED, STANDS, CURRENT, KNOWN, TRUSTED = "listed", "stands", "current", "known", "trusted"  # what a response needs: see `Evidence.unfounded`
-BY_ANSWER = {"Committed": STANDS, "NoLatest": LISTED, "Recognised": CURRENT, **dict.fromkeys((  # the class of an answer -> what it needs
-    "CheckpointEnded", "CheckpointMissing", "DatabaseDestroyed", "FencedInDoubt", "GraceRuns", "InputMissing", "InvalidDeletion",
-    "NotInitialized", "NotMarked", "SstTooOld", "UpdateConflict"), KNOWN)}
+# What a response needs: see `Evidence.unfounded`.
+LISTED, STANDS, CURRENT, KNOWN, TRUSTED = "listed", "stands", "current", "known", "trusted"
+# The class of an answer -> what it needs.
+BY_ANSWER = {"Committed": STANDS, "NoLatest": LISTED, "Recognised": CURRENT, **dict.fromkeys((
+    "CheckpointEnded", "CheckpointMissing", "DatabaseDestroyed", "FencedInDoubt", "GraceRuns", "InputMissing",
+    "InvalidDeletion", "NotInitialized", "NotMarked", "SstTooOld", "UpdateConflict"), KNOWN)}
 NONE: frozenset[str] = frozenset()
 
 
@@ -104,8 +106,8 @@ class Evidence:
     def unfounded(self, client: str, namespaces: Iterable[Namespace], need: str) -> str:
         """Return why a response has no ground in any of these sequences; "" if it has.
 
-        `stands`: its client has created a file, and then read a boundary behind it. `current`: it has listed the files, read the
-        latest one, and then a boundary behind it. `known`: one of the two. `trusted`: one of the two earlier in this call.
+        `stands`: its client has created a file, and then read a boundary behind it. `current`: it has listed the files, read
+        the latest one, and then a boundary behind it. `known`: one of the two. `trusted`: one of the two earlier in this call.
         `listed`: it has listed the files. "" needs nothing."""
         of = self.of(client)
         for namespace in namespaces if need else ():
@@ -177,7 +179,9 @@ class Evidence:
         n, i = self._file(e.key)
         if e.op == "create" and i:
             heard = of.heard[n]
-            kept = self.keeps and i > 1 and heard.latest < 0 and self.namespaces[n].key(i - 1) in of.got and self.namespaces[n].prefix in of.trusted
+            namespace = self.namespaces[n]
+            kept = self.keeps and i > 1 and heard.latest < 0 and (
+                namespace.key(i - 1) in of.got and namespace.prefix in of.trusted)
             if heard.base != i - 1 and not kept and not (i == 1 and heard.latest == 0):
                 return f"{e.client} puts {e.key}, and has not read the file before it as the latest one"
         elif e.op == "delete" and (i or e.key.startswith(self.listed or "/")) and e.key not in of.listed:

@@ -28,15 +28,16 @@ from highwater.traces.damage.survivors import (
 from highwater.traces.event import EMPTY, Event
 from highwater.traces.form import MUTATIONS, PUTS, READS
 
-WEAK = ("unknown", "not open", "not begun", "not flushed", "not compacted", "remains", "closed",
-        "not read", "deleted", "not deleted", "unfinished", "initialising", "change unknown")  # responses that claim nothing
+WEAK = (  # responses that claim nothing
+        "unknown", "not open", "not begun", "not flushed", "not compacted", "remains", "closed",
+        "not read", "deleted", "not deleted", "unfinished", "initialising", "change unknown")
 NO_EFFECT = ("failed", "version_exists", "refused", "not changed")  # responses that claim that the call had no effect
 NUMBER = re.compile(r"\d{20}")
 FIRST = re.compile(r"/0{19}1\.")  # in the key of a file that a trace begins with
 OF_THE_CALL = "not changed"  # its body is what the call was about: an earlier call may have put that
-CLAIM_NOTHING = (*WEAK, "failed", "version_exists", "not changed")  # responses that need no read,
-BY_READING = ("CheckpointEnded", "CheckpointMissing", "DatabaseDestroyed", "InvalidDeletion", "NotInitialized")  # unless they have
-# one of these answers, which say what a file shows
+# Responses that need no read, unless they have one of the answers in BY_READING, which say what a file shows.
+CLAIM_NOTHING = (*WEAK, "failed", "version_exists", "not changed")
+BY_READING = ("CheckpointEnded", "CheckpointMissing", "DatabaseDestroyed", "InvalidDeletion", "NotInitialized")
 
 
 # --- questions about clients
@@ -177,8 +178,7 @@ def listed_before(s: Survivor) -> bool:
 
 
 def listed_the_same(s: Survivor) -> bool:
-    """Return whether a client was listed the same latest file before in this call, and deletes nothing that it was not listed then.
-    """
+    """Return whether a client was listed the same latest file before in this call, and all that it deletes later."""
     e = s.before
     if not (drops(s) or same_but(s, "client")) or not is_listing(e):
         return False
@@ -187,7 +187,7 @@ def listed_the_same(s: Survivor) -> bool:
     if (earlier.kind, earlier.truncated) != ("applied", False) or earlier.keys[-1:] != e.keys[-1:]:
         return False
     deletes = {o.key for o in takewhile(lambda o: o.op != "list", of_client(e, s.rest)) if o.op == "delete"}
-    return deletes <= {key for o in call if o.op == "list" and o.kind == "applied" for key in o.keys}
+    return {key for key in deletes if key.startswith(e.key)} <= {key for o in call if o.op == "list" and o.kind == "applied" for key in o.keys}
 
 
 def asked_before(s: Survivor) -> bool:
@@ -200,18 +200,25 @@ def asked_before(s: Survivor) -> bool:
 
 
 def looked_in_vain(s: Survivor) -> bool:
-    """Return whether a collector looked in a round in which it neither deletes nor puts anything any more."""
+    """Return whether a collector looked in a round in which it neither deletes nor puts anything any more. If it has listed a
+    folder without a boundary: in which it deletes nothing of that folder."""
     e = s.before
-    if not (drops(s) or same_but(s, "client", "key")) or not e.client.startswith("Collector") or not in_vain(e) or e.op not in READS:
+    if not (drops(s) or same_but(s, "client", "key")) or not e.client.startswith("Collector"):
+        return False
+    if not in_vain(e) or e.op not in READS:
         return False
     round_ = takewhile(lambda o: o.kind not in ("told", "crash"), of_client(e, s.rest))
-    return not any(o.op in MUTATIONS for o in round_)
+    changed = [o.key for o in round_ if o.op in MUTATIONS]
+    name = e.key.rstrip("/").rpartition("/")[2]
+    bounded = e.op != "list" or any(o.key.endswith(f"/gc/{name}.boundary") for o in s.good)
+    return not changed if bounded else not any(key.startswith(e.key) for key in changed)
 
 
 def response_lost(s: Survivor) -> bool:
     """Return whether the response to a read was lost: its client stopped waiting for it."""
     ends = [o for o in s.rest if o.kind in ENDS and (o.client, o.request) == (s.before.client, s.before.request)]
-    return bool(ends) and same_but(s, "status", "keys", "truncated", "body", "version") and {s.before.op, s.after.op} <= {*READS}
+    edited = same_but(s, "status", "keys", "truncated", "body", "version")
+    return bool(ends) and edited and {s.before.op, s.after.op} <= {*READS}
 
 
 def any_content(s: Survivor) -> bool:
@@ -365,12 +372,12 @@ OF_ALL: Equivalences = {
     "another collects": ("the other collector has listed that object too", another_collects),
     "asked for another": ("the client asked for another object, and made no use of the response", asked_for_another),
     "listed before": ("a collector may go on from the listing before, which has all that it deletes", listed_before),
-    "listed the same": ("its client was listed the same latest file before in this call, and all that it deletes", listed_the_same),
+    "listed the same": ("its client was listed the same latest file before in this call, and all that it deletes",
+                        listed_the_same),
     "asked before": ("its client received the same response to the same request just before", asked_before),
     "looked in vain": ("a collector that deletes and puts nothing more in this round need not look", looked_in_vain),
     "response lost": ("the response to a read was lost, so nobody saw it", response_lost),
     "any content": ("the content of a data object means nothing to the protocol, and nobody reads it", any_content),
-    "uploaded early": ("a client may put its next data object, which nothing names, before it tells its caller", uploaded_early),
     "collected less": ("a collector need not delete or write what nobody looks at any more", collected_less),
     "never read since": ("the boundary moves to another old id, and nobody reads it afterwards", never_read_since),
     "collected another": ("a collector may delete any old object, and nobody looks at either any more", collected_another),
@@ -382,6 +389,8 @@ OF_ALL: Equivalences = {
     "in another order": ("a set of names is told in another order", in_another_order),
     "told later": ("a response is received, or a request is lost, a moment later, and nothing has changed meanwhile",
                    told_later),
+    "uploaded early": ("a client may put its next data object, which nothing names, before it tells its caller",
+                       uploaded_early),
     "nothing to overwrite": ("an unconditional put where no object exists equals a create", nothing_to_overwrite),
     "means the same": ("nobody reads the content, and its meaning is the same", means_the_same),
     "lists from the first": ("no key lies between the two beginnings of the listing", lists_from_the_first),

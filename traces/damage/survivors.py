@@ -20,7 +20,8 @@ class Clients(NamedTuple):
     """Knowledge of what clients of one protocol may do.
 
     `begins`: the requests with which a client begins anew, whatever it knows. `free`: roles without a state of their own in the
-    model, which judges them by what they write. `opaque`: the prefixes of objects whose content means nothing to the protocol."""
+    model, which judges them by what they write. `opaque`: the prefixes of data objects, whose content means nothing to the
+    protocol."""
 
     begins: tuple[str, ...] = ("list",)
     free: tuple[str, ...] = ()

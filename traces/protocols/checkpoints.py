@@ -99,7 +99,9 @@ class Trace(trace.Trace):
 
     def _looks(self, e: Event) -> None:
         """Check that a client knows what a put or a delete takes."""
-        if e.kind in ("told", "crash") or e.op not in ("create", "delete") or not self.evidence.is_new(e) or e.key == MANIFEST.boundary_key:
+        if e.kind in ("told", "crash") or e.op not in ("create", "delete"):
+            return
+        if not self.evidence.is_new(e) or e.key == MANIFEST.boundary_key:
             return
         heard, why = self.evidence.heard(e.client, MANIFEST), ""
         if e.op == "delete":

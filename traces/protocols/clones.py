@@ -98,7 +98,9 @@ class Trace(trace.Trace):
         """Check that a client knows what a put or a delete takes."""
         if e.kind == "crash":
             self.log_ends.pop(e.client, None)
-        if e.kind in ("told", "crash") or e.op not in ("create", "delete") or not self.evidence.is_new(e) or e.key in BOUNDARIES:
+        if e.kind in ("told", "crash") or e.op not in ("create", "delete"):
+            return
+        if not self.evidence.is_new(e) or e.key in BOUNDARIES:
             return
         d, of, why = database_of(e.key), self.evidence.of(e.client), ""
         if e.op == "delete" and e.key.startswith(SSTS[d]):
@@ -184,7 +186,8 @@ class Trace(trace.Trace):
             raise self._no_action(e, "any client: it changes several things")
         if new.ready and not old.ready:
             if e.awaited and (path := self._unpinned(e.client, new)):
-                raise self._refused("evidence", f"{e.client} initializes {ROOTS[d]}, and does not know that {path} lists its final")
+                why = f"{e.client} initializes {ROOTS[d]}, and does not know that {path} lists its final"
+                raise self._refused("evidence", why)
             self._changes(e.client, "Initialize", (d,), d, new)
         elif finals:
             self._begins(e, d, finals, new)

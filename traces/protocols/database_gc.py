@@ -100,7 +100,7 @@ class Trace(trace.Trace):
         self.expiry_ms: dict[str, int] = {}  # of the checkpoints in the latest manifest
         self.boundaries = dict.fromkeys(BOUNDARIES, 0)
         self.compactions_id = 1  # of the latest file
-        self.claimed: dict[str, bool] = {}  # compactor -> it has had compactions that it could conclude from, in this compaction
+        self.claimed: dict[str, bool] = {}  # compactor -> it knows compactions to conclude from, in this compaction
         self.outputs: dict[str, tuple[str, ...]] = {}  # compactor -> the SSTs that it has put since its last compaction
         self.log_ends: dict[str, bool] = {}  # writer -> it knows where the log ends
         self.stored: dict[int, Stored] = {1: Stored()}  # the manifests of the history, by id

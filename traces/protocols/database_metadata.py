@@ -301,9 +301,8 @@ class Trace(trace.Trace):
             self._changed(e, base)  # in nobody's history: what it changes is judged by what its client has read
         if e.kind == "crash":
             self._crash(e, "compactions")
-        if e.kind == "applied" and e.status == 200 and e.op in ("get", "create") and (i := MANIFEST.file_id(e.key)
-                                                                                    if e.key.startswith(MANIFEST.prefix) else None):
-            self.bases[client] = Put(i, e.body, b"")
+        if e.kind == "applied" and e.status == 200 and e.op in ("get", "create") and e.key.startswith(MANIFEST.prefix):
+            self.bases[client] = Put(MANIFEST.file_id(e.key) or 0, e.body, b"")
         ahead = self._hears(e, files)
         if self._is_check(e):
             self.verdict[client] = e.request, ahead
@@ -403,7 +402,8 @@ class Trace(trace.Trace):
         if role == "Operator" and e.keys and bool(e.body) == (e.keys[0] == "drop_ended"):
             raise self._misled(e, "the response does not say of which checkpoint it is")
         self._resolve(e)
-        if e.op == "not open" or (role == "Operator" and e.op != UNFINISHED):  # the next call begins anew, also after a create that the store refused
+        if e.op == "not open" or (role == "Operator" and e.op != UNFINISHED):
+            # the next call begins anew, also after a create that the store refused
             self._part("manifest", self.manifests.forget, e.client)
         if e.client in self.names["wal"]:
             self._part("wal", self.wal.resolve, e.client, False)

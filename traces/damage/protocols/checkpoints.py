@@ -37,4 +37,4 @@ AS_WELL = {
     "ended as well": ("no request says which checkpoint it is, and the lease of the other one has ended too", ended_as_well),
     "missing as well": ("no request says which checkpoint it is, and the other one is not listed either", missing_as_well),
 }
-KNOWLEDGE = Knowledge(clients=Clients(opaque=(SSTS,)), equivalences={**OF_ALL, **AS_WELL})
+KNOWLEDGE = Knowledge(held=2, clients=Clients(opaque=(SSTS,)), equivalences={**OF_ALL, **AS_WELL})

@@ -4,4 +4,4 @@ from highwater.traces.damage.knowledge import Knowledge
 from highwater.traces.damage.survivors import Clients
 from highwater.traces.protocols.clones_contents import SSTS
 
-KNOWLEDGE = Knowledge(clients=Clients(opaque=tuple(SSTS)))
+KNOWLEDGE = Knowledge(held=2, clients=Clients(opaque=tuple(SSTS)))

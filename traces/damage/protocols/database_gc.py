@@ -4,4 +4,4 @@ from highwater.traces.damage.knowledge import Knowledge
 from highwater.traces.damage.survivors import Clients
 from highwater.traces.protocols.database_gc import SSTS, WAL
 
-KNOWLEDGE = Knowledge(clients=Clients(opaque=(SSTS, WAL.prefix)))
+KNOWLEDGE = Knowledge(held=2, clients=Clients(opaque=(SSTS, WAL.prefix)))

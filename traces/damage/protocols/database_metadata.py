@@ -2,4 +2,4 @@
 
 from highwater.traces.damage.knowledge import Knowledge
 
-KNOWLEDGE = Knowledge()
+KNOWLEDGE = Knowledge(held=2)

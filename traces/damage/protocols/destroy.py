@@ -9,4 +9,4 @@ from highwater.traces.damage.protocols.checkpoints import AS_WELL
 from highwater.traces.damage.survivors import Clients
 from highwater.traces.protocols.checkpoints_contents import SSTS
 
-KNOWLEDGE = Knowledge(clients=Clients(opaque=(SSTS,)), equivalences={**OF_ALL, **AS_WELL})
+KNOWLEDGE = Knowledge(held=2, clients=Clients(opaque=(SSTS,)), equivalences={**OF_ALL, **AS_WELL})
