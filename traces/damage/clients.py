@@ -187,7 +187,8 @@ def listed_the_same(s: Survivor) -> bool:
     if (earlier.kind, earlier.truncated) != ("applied", False) or earlier.keys[-1:] != e.keys[-1:]:
         return False
     deletes = {o.key for o in takewhile(lambda o: o.op != "list", of_client(e, s.rest)) if o.op == "delete"}
-    return {key for key in deletes if key.startswith(e.key)} <= {key for o in call if o.op == "list" and o.kind == "applied" for key in o.keys}
+    listed = {key for o in call if o.op == "list" and o.kind == "applied" for key in o.keys}
+    return {key for key in deletes if key.startswith(e.key)} <= listed
 
 
 def asked_before(s: Survivor) -> bool:
