@@ -33,6 +33,7 @@ LISTED, STANDS, CURRENT, KNOWN, TRUSTED = "listed", "stands", "current", "known"
 BY_ANSWER = {"Committed": STANDS, "NoLatest": LISTED, "Recognised": CURRENT, **dict.fromkeys((
     "CheckpointEnded", "CheckpointMissing", "DatabaseDestroyed", "FencedInDoubt", "GraceRuns", "InputMissing",
     "InvalidDeletion", "NotInitialized", "NotMarked", "SstTooOld", "UpdateConflict"), KNOWN)}
+POLLER = "/poller"  # the name of a task that looks for later files of a sequence: it lists after one that it knows
 NONE: frozenset[str] = frozenset()
 
 
@@ -170,7 +171,8 @@ class Evidence:
         if prefix and (e.op, e.key, e.condition) != ("list", prefix, last):
             return f"{e.client} has not listed {prefix} to its end: the next page begins after {last}"
         if e.op == "list":
-            knows = e.client.startswith(self.after or " ") and (e.key not in self.index or self.has_met(e.client, e.condition))
+            polls = e.client.endswith(POLLER) and self.has_met(e.client, e.condition)
+            knows = e.client.startswith(self.after or " ") and (polls or e.key not in self.index)
             if prefix or not e.condition or knows:
                 return ""
             return f"{e.client} lists {e.key} after {e.condition}, which it has not met"
@@ -246,7 +248,7 @@ class Evidence:
         heard, file_id = of.heard[n], self.namespaces[n].file_id
         begun = heard.shown if more else -1 if e.condition else 0  # after a file that it knows there may be none
         shown = max((begun, *(file_id(key) or 0 for key in e.keys)))
-        return self._with(of, n, Heard(shown, -1 if e.truncated else shown, stands=heard.stands))
+        return self._with(of, n, Heard(shown, -1 if e.truncated else shown))
 
     def _checked(self, heard: Heard, e: Event) -> Heard:
         """Return what a client has heard after it has read the boundary."""

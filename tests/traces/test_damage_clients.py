@@ -186,8 +186,9 @@ def knowing(pc: str, survivor: Survivor) -> Survivor:
     return survivor._replace(locals={survivor.before.client: SimpleNamespace(pc=pc)})
 
 
-ENTRIES = b'''{"checkpoints":[{"expiry_ms":1,"id":"%s","manifest_id":1},{"expiry_ms":9,"id":"%s","manifest_id":1}],"compacted":[],
-"compactor_epoch":0,"l0":[],"last_wal":0,"writer_epoch":0}''' % (
+ENTRIES = b'''{"checkpoints":[{"expiry_ms":1,"id":"%s","manifest_id":1},
+{"expiry_ms":9,"id":"%s","manifest_id":1}],
+"compacted":[],"compactor_epoch":0,"l0":[],"last_wal":0,"writer_epoch":0}''' % (
     checkpoint_name(0, 0).encode(), checkpoint_name(0, 1).encode())
 SHOWS = GET._replace(key="db/manifest/00000000000000000001.manifest", body=ENTRIES)
 ENDED, GONE = (TOLD._replace(t_ms=5, op=op, body=b"1.1", key="") for op in ("ended", "missing"))
