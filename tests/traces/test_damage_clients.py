@@ -10,6 +10,7 @@ from highwater.traces.damage.clients import OF_ALL
 from highwater.traces.damage.damage import Damage
 from highwater.traces.damage.protocols import (
     baseline,
+    checkpoints,
     log_gc,
     manifest_compactions,
     manifest_epochs,
@@ -20,6 +21,7 @@ from highwater.traces.damage.protocols import (
 from highwater.traces.damage.survivors import GENERAL, Clients, Survivor
 from highwater.traces.event import EMPTY, Event
 from highwater.traces.form import Keys
+from highwater.traces.protocols.checkpoints_contents import checkpoint_name
 
 FILE, NEXT, BOUNDARY = "db/m/00000000000000000001.m", "db/m/00000000000000000002.m", "db/gc/m.boundary"
 LIST = EMPTY._replace(t_ms=1, request=3, client="Writer#0", kind="applied", op="list", key="db/m/", status=200, keys=(FILE,))
@@ -43,10 +45,15 @@ def damaged(good: list[Event], at: int, kind: str, /, **edit: Any) -> Survivor:
               "swap, same client": [*good[:at], *good[at + 1:at + 2], e, *good[at + 2:]]}.get(kind, [*good[:at], e, *good[at:]])
     where = Keys("db/", listed=("db/m/",), single=(BOUNDARY,))
     to = at + kind.startswith("swap")
-    return Survivor(good, Damage(kind, next(iter(edit), ""), at, to, events), where, {}, Clients(free=("Collector",)),
+    clients = Clients(free=("Collector",), opaque=("db/data/",))
+    return Survivor(good, Damage(kind, next(iter(edit), ""), at, to, events), where, {}, clients,
                     lambda e: sorted(e.body.split()))
 
 
+DATA = CREATE._replace(request=10, key="db/data/1", body=b"rows")
+LOST_LIST = LIST._replace(kind="timeout", status=0, keys=())
+WAL_LIST = SEEN._replace(request=16, client="Collector#0", key="db/wal/", keys=("db/wal/1",))
+WAL_DELETE = DELETE._replace(key="db/wal/1")
 MUST_NOT = {  # predicate -> damages that it must not explain
     "asked again": [damaged(BEGUN, 2, "repeat"), damaged(BEGUN, 1, "drop")],
     "deleted again": [damaged(BEGUN, 2, "repeat"), damaged([DELETE], 0, "drop")],
@@ -54,6 +61,19 @@ MUST_NOT = {  # predicate -> damages that it must not explain
     "lost again": [damaged(BEGUN, 2, "repeat")],
     "not used": [damaged(BEGUN, 0, "drop"), damaged(BEGUN, 1, "drop"), damaged(BEGUN, 3, "drop"), damaged(BEGUN, 4, "drop"),
                  damaged([*BEGUN[:3], SEEN], 2, "drop"), damaged([LIST, GET, LOST, SEEN], 2, "drop")],
+    "listed the same": [
+        damaged(BEGUN, 0, "drop"), damaged([LIST, TOLD, LIST, GET, CREATE], 2, "drop"), damaged([OLD, NEW, DELETE], 1, "drop"),
+        damaged([LIST._replace(keys=()), LIST, GET, CREATE], 1, "drop"), damaged([LIST, LIST, GET], 1, "edit", keys=())],
+    "asked before": [damaged(BEGUN, 3, "drop"), damaged([GET._replace(body=b"0.2"), GET, CREATE], 1, "drop"), damaged(
+        [GET, CREATE, GET, CREATE], 2, "drop"), damaged([CREATE, CREATE], 1, "drop")],
+    "looked in vain": [damaged([NEW, DELETE], 0, "drop"), damaged(BEGUN, 0, "drop"), damaged([WAL_LIST, WAL_DELETE], 0, "drop"),
+                       damaged([NEW, TOLD], 0, "edit", keys=())],
+    "response lost": [damaged([LIST, GET], 0, "edit", keys=()), damaged([LIST, LOST_LIST], 0, "edit", key="db/n/"), damaged(
+        [CREATE, LOST._replace(request=9)], 0, "edit", body=b"0.1")],
+    "any content": [damaged([CREATE], 0, "edit", body=b"0.1"), damaged(
+        [DATA, GET._replace(key=DATA.key)], 0, "edit", body=b"0.1"), damaged([DATA], 0, "edit", version="9")],
+    "uploaded early": [damaged([TOLD, CREATE], 0, "swap, same client"), damaged([DATA, TOLD], 0, "swap, same client"), damaged(
+        [GET, DATA], 0, "swap, same client"), damaged([TOLD, DATA], 0, "drop")],
     "another asked": [damaged(BEGUN, 1, "edit", client="Writer#1"), damaged(BEGUN, 2, "edit", client="Writer#1"),
                       damaged(BEGUN, 3, "edit", client="Writer#1")],
     "another collects": [damaged(BEGUN, 2, "edit", client="Collector#0"), damaged([DELETE], 0, "edit", client="Writer#0")],
@@ -125,6 +145,12 @@ def test_predicate_does_not_explain_what_it_must_not(name):
 
 
 EXPLAINS = {  # predicate -> a damage that it explains
+    "listed the same": damaged([LIST, LIST, GET, CREATE], 1, "drop"),
+    "asked before": damaged([GET, GET, CREATE], 1, "drop"),
+    "looked in vain": damaged([WAL_LIST, DELETE], 0, "drop"),
+    "response lost": damaged([LIST, LOST_LIST], 0, "edit", keys=()),
+    "any content": damaged([DATA], 0, "edit", body=b"0.1"),
+    "uploaded early": damaged([TOLD, DATA], 0, "swap, same client"),
     "asked again": damaged(BEGUN, 1, "repeat"),
     "lost again": damaged([LIST, GET, LOST], 2, "repeat"),
     "not used": damaged([LIST, LIST, GET], 0, "drop"),
@@ -160,12 +186,25 @@ def knowing(pc: str, survivor: Survivor) -> Survivor:
     return survivor._replace(locals={survivor.before.client: SimpleNamespace(pc=pc)})
 
 
+ENTRIES = b'''{"checkpoints":[{"expiry_ms":1,"id":"%s","manifest_id":1},
+{"expiry_ms":9,"id":"%s","manifest_id":1}],
+"compacted":[],"compactor_epoch":0,"l0":[],"last_wal":0,"writer_epoch":0}''' % (
+    checkpoint_name(0, 0).encode(), checkpoint_name(0, 1).encode())
+SHOWS = GET._replace(key="db/manifest/00000000000000000001.manifest", body=ENTRIES)
+ENDED, GONE = (TOLD._replace(t_ms=5, op=op, body=b"1.1", key="") for op in ("ended", "missing"))
+
 OF_ONE = {  # (protocol, predicate) -> damages that it explains, and those that it must not explain
     (baseline, "announced again"): ([damaged([NAMED], 0, "repeat")], [damaged([PUT], 0, "repeat"), damaged(
         [NAMED], 0, "drop"), damaged([NAMED], 0, "edit", client="Writer#1")]),
     (baseline, "no value either"): ([damaged([GOT], 0, "edit", key="l"), damaged([GOT], 0, "edit", client="Reader#1")], [
         damaged([GOT._replace(body=b"0.0")], 0, "edit", key="l"), damaged([GOT], 0, "edit", body=b"0.0"), damaged(
             [GOT], 0, "drop")]),
+    (checkpoints, "ended as well"): ([damaged([SHOWS, ENDED], 1, "edit", body=b"0.0")], [damaged(
+        [SHOWS, ENDED], 1, "edit", body=b"0.1"), damaged([SHOWS, ENDED], 1, "edit", body=b"2.0"), damaged(
+            [SHOWS, GONE], 1, "edit", body=b"0.0"), damaged([ENDED], 0, "edit", body=b"0.0")]),
+    (checkpoints, "missing as well"): ([damaged([SHOWS, GONE], 1, "edit", body=b"2.0")], [damaged(
+        [SHOWS, GONE], 1, "edit", body=b"0.0"), damaged([SHOWS, ENDED], 1, "edit", body=b"2.0"), damaged(
+            [GONE], 0, "edit", body=b"2.0"), damaged([SHOWS, GONE], 1, "edit", body=b"")]),
     (log_gc, "refused as well"): ([damaged([UNKNOWN], 0, "edit", op="refused")], [damaged(
         [UNKNOWN, TOLD], 0, "edit", op="refused"), damaged([UNKNOWN], 0, "edit", op="failed"), damaged(
         [TOLD], 0, "edit", op="refused")]),
@@ -184,7 +223,7 @@ OF_ONE = {  # (protocol, predicate) -> damages that it explains, and those that 
         [FLUSHED], 0, "edit", body=b'{"flushed":[{"body":"a"}]}'), damaged([FLUSHED, GET._replace(key=FLUSHED.key)], 0, "edit",
             body=b'{"flushed":[{"body":"b"},{"body":"a"}]}')]),
 }
-MODULES = (baseline, log_gc, manifest_compactions, manifest_epochs, store_primitives, wal_fencing)
+MODULES = (baseline, checkpoints, log_gc, manifest_compactions, manifest_epochs, store_primitives, wal_fencing)
 
 
 def test_every_predicate_of_one_protocol_is_tested():

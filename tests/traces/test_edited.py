@@ -154,6 +154,13 @@ EDITS: list[tuple[str, Edit]] = [
     ("manifest_compactions", not_to_the_end),
     ("manifest_compactions", other_name),
     ("baseline", other_content),
+    *((stem, edit) for stem, told in {
+        "checkpoints": ("committed", "renewed", "dropped", "replaced"),
+        "clones": ("cloned", "flushed", "taken", "dropped", "open"),
+        "database_gc": ("flushed", "nothing", "taken", "dropped"), "db_reader": ("flushed", "compacted", "opened"),
+        "destroy": ("committed", "marked", "waits", "not marked")}.items() for edit in (unheard(*told), unread(*told))),
+    *((stem, latest_not_read) for stem in ("checkpoints", "database_gc", "db_reader", "destroy")),
+    *((stem, page_left_out) for stem in ("checkpoints", "clones", "database_gc", "db_reader", "destroy")),
     ("manifest_migration", unheard("committed")),
     ("manifest_migration", unread("committed")),
     ("manifest_migration", read_too_early("committed")),

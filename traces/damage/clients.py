@@ -25,14 +25,19 @@ from highwater.traces.damage.survivors import (
     unseen,
     write,
 )
-from highwater.traces.event import Event
+from highwater.traces.event import EMPTY, Event
 from highwater.traces.form import MUTATIONS, PUTS, READS
 
-WEAK = ("unknown", "not open", "not begun", "not flushed", "not compacted", "remains", "closed",
-        "not read", "deleted", "not deleted", "unfinished", "initialising")  # responses that claim nothing
-NO_EFFECT = ("failed", "version_exists", "refused")  # responses that claim that the call had no effect
+WEAK = (  # responses that claim nothing
+        "unknown", "not open", "not begun", "not flushed", "not compacted", "remains", "closed",
+        "not read", "deleted", "not deleted", "unfinished", "initialising", "change unknown")
+NO_EFFECT = ("failed", "version_exists", "refused", "not changed")  # responses that claim that the call had no effect
+NUMBER = re.compile(r"\d{20}")
 FIRST = re.compile(r"/0{19}1\.")  # in the key of a file that a trace begins with
-CLAIM_NOTHING = (*WEAK, "failed", "version_exists")  # responses that need no read
+OF_THE_CALL = "not changed"  # its body is what the call was about: an earlier call may have put that
+# Responses that need no read, unless they have one of the answers in BY_READING, which say what a file shows.
+CLAIM_NOTHING = (*WEAK, "failed", "version_exists", "not changed")
+BY_READING = ("CheckpointEnded", "CheckpointMissing", "DatabaseDestroyed", "InvalidDeletion", "NotInitialized")
 
 
 # --- questions about clients
@@ -61,9 +66,13 @@ def unused(s: Survivor, e: Event, rest: list[Event]) -> bool:
             continue
         if o.op in READS and in_vain(e) and e.op in PUTS:
             return True  # it looks again, as it may at any time
-        if o.op in MUTATIONS or (o.kind == "told" and o.op not in CLAIM_NOTHING):
+        if o.op in MUTATIONS or (o.kind == "told" and not needs_no_read(o)):
             return s.is_free(e) and o.kind != "told"
     return True
+
+
+def needs_no_read(e: Event) -> bool:
+    return e.op in CLAIM_NOTHING and not {*e.keys[1:2]} & {*BY_READING}
 
 
 def in_vain(e: Event) -> bool:
@@ -147,7 +156,8 @@ def another_collects(s: Survivor) -> bool:
 
 def asked_for_another(s: Survivor) -> bool:
     """Return whether a client asked for another object, made no use of the response, and the same response is true of that."""
-    if not same_but(s, "key") or not in_vain(s.before) or not (s.before.op in READS or s.is_free(s.before)):
+    no_effect = s.before.op in READS or s.is_free(s.before) or (s.before.op == "create" and s.after.op == "create")
+    if not same_but(s, "key") or not in_vain(s.before) or not no_effect:
         return False
     e, last = s.after, last_write(s, s.after.key)
     content = last is not None and (last.version, last.body) == (e.version, e.body)
@@ -165,6 +175,65 @@ def listed_before(s: Survivor) -> bool:
         return False
     deletes = {o.key for o in takewhile(lambda o: o.op != "list", of_client(e, s.rest)) if o.op == "delete"}
     return deletes <= {*earlier.keys} and (drops(s) or unused(s, s.after, s.rest))
+
+
+def listed_the_same(s: Survivor) -> bool:
+    """Return whether a client was listed the same latest file before in this call, and all that it deletes later."""
+    e = s.before
+    if not (drops(s) or same_but(s, "client")) or not is_listing(e):
+        return False
+    call = [*takewhile(lambda o: o.kind not in ("told", "crash"), reversed([*of_client(e, s.good[:s.damage.at])]))]
+    earlier = next((o for o in call if o.op == "list" and o.key == e.key), EMPTY)
+    if (earlier.kind, earlier.truncated) != ("applied", False) or earlier.keys[-1:] != e.keys[-1:]:
+        return False
+    deletes = {o.key for o in takewhile(lambda o: o.op != "list", of_client(e, s.rest)) if o.op == "delete"}
+    listed = {key for o in call if o.op == "list" and o.kind == "applied" for key in o.keys}
+    return {key for key in deletes if key.startswith(e.key)} <= listed
+
+
+def asked_before(s: Survivor) -> bool:
+    """Return whether a client received the same response to the same request just before."""
+    e = s.before
+    if not (drops(s) or same_but(s, "client")) or not in_vain(e) or e.op not in READS:
+        return False
+    last = next(of_client(e, reversed(s.good[:s.damage.at])), EMPTY)
+    return last.kind == "applied" and again(last, e) and last[7:12] == e[7:12]
+
+
+def looked_in_vain(s: Survivor) -> bool:
+    """Return whether a collector looked in a round in which it neither deletes nor puts anything any more. If it has listed a
+    folder without a boundary: in which it deletes nothing of that folder."""
+    e = s.before
+    if not (drops(s) or same_but(s, "client", "key")) or not e.client.startswith("Collector"):
+        return False
+    if not in_vain(e) or e.op not in READS:
+        return False
+    round_ = takewhile(lambda o: o.kind not in ("told", "crash"), of_client(e, s.rest))
+    changed = [o.key for o in round_ if o.op in MUTATIONS]
+    name = e.key.rstrip("/").rpartition("/")[2]
+    bounded = e.op != "list" or any(o.key.endswith(f"/gc/{name}.boundary") for o in s.good)
+    return not changed if bounded else not any(key.startswith(e.key) for key in changed)
+
+
+def response_lost(s: Survivor) -> bool:
+    """Return whether the response to a read was lost: its client stopped waiting for it."""
+    ends = [o for o in s.rest if o.kind in ENDS and (o.client, o.request) == (s.before.client, s.before.request)]
+    edited = same_but(s, "status", "keys", "truncated", "body", "version")
+    return bool(ends) and edited and {s.before.op, s.after.op} <= {*READS}
+
+
+def any_content(s: Survivor) -> bool:
+    """Return whether a data object has another content, which nobody reads."""
+    return same_but(s, "body") and bool(write(s.before)) and s.before.op in PUTS and (
+        s.before.key.startswith(s.clients.opaque or " ")) and unread(s.before.key, s.rest)
+
+
+def uploaded_early(s: Survivor) -> bool:
+    """Return whether a client puts its next data object before its caller receives the response to the call before."""
+    return s.damage.kind.startswith("swap") and all(
+        independent(one, two) or is_later(one, two) or (
+            one.kind == "told" and two.op == "create" and two.key.startswith(s.clients.opaque or " "))
+        for one, two in exchanged(s))
 
 
 def is_listing(e: Event) -> bool:
@@ -190,9 +259,20 @@ def collected_another(s: Survivor) -> bool:
 
 
 def never_read_since(s: Survivor) -> bool:
-    """Return whether a boundary is moved further, and nobody reads it afterwards."""
-    moved = s.is_free(s.before) and write(s.before).endswith(".boundary")
-    return moved and same_but(s, "body") and unread(s.before.key, s.rest)
+    """Return whether a boundary is moved to another id, nobody reads it afterwards, and nothing ahead of it is deleted."""
+    key = write(s.before)
+    if not key.endswith(".boundary") or not same_but(s, "body") or not unread(key, s.rest):
+        return False
+    return s.is_free(s.before) or (s.after.body.isdigit() and not deleted_beyond(s, int(s.after.body)))
+
+
+def deleted_beyond(s: Survivor, boundary: int) -> bool:
+    """Return whether a file ahead of this boundary is deleted before the boundary is put again."""
+    key = s.before.key
+    folder = key.replace("/gc/", "/").removesuffix(".boundary") + "/"
+    until = takewhile(lambda o: write(o) != key, s.rest)
+    ids = [NUMBER.search(o.key) for o in until if o.op == "delete" and o.key.startswith(folder)]
+    return any(int(of[0]) > boundary for of in ids if of)
 
 
 def ended_otherwise(s: Survivor) -> bool:
@@ -230,8 +310,9 @@ def true_as_well(s: Survivor) -> bool:
     own = [o for o in s.good[:s.damage.at] if o.client == s.after.client]
     last = max((i for i, o in enumerate(own) if o.kind == "told"), default=-1)
     puts = [o for o in s.good[:s.damage.at] if o.op in PUTS and (write(o) or o.pending)]
-    return not any(write(o) or (o.pending and o.op in MUTATIONS) for o in own[last + 1:]) and (
-        not s.after.body or not any(s.after.body in o.body for o in puts))
+    data = s.clients.opaque or " "  # which no file names yet
+    return not any(write(o) or (o.pending and o.op in MUTATIONS) for o in own[last + 1:] if not o.key.startswith(data)) and (
+        not s.after.body or s.after.op == OF_THE_CALL or not any(s.after.body in o.body for o in puts))
 
 
 def in_another_order(s: Survivor) -> bool:
@@ -292,6 +373,12 @@ OF_ALL: Equivalences = {
     "another collects": ("the other collector has listed that object too", another_collects),
     "asked for another": ("the client asked for another object, and made no use of the response", asked_for_another),
     "listed before": ("a collector may go on from the listing before, which has all that it deletes", listed_before),
+    "listed the same": ("its client was listed the same latest file before in this call, and all that it deletes",
+                        listed_the_same),
+    "asked before": ("its client received the same response to the same request just before", asked_before),
+    "looked in vain": ("a collector that deletes and puts nothing more in this round need not look", looked_in_vain),
+    "response lost": ("the response to a read was lost, so nobody saw it", response_lost),
+    "any content": ("the content of a data object means nothing to the protocol, and nobody reads it", any_content),
     "collected less": ("a collector need not delete or write what nobody looks at any more", collected_less),
     "never read since": ("the boundary moves to another old id, and nobody reads it afterwards", never_read_since),
     "collected another": ("a collector may delete any old object, and nobody looks at either any more", collected_another),
@@ -303,6 +390,8 @@ OF_ALL: Equivalences = {
     "in another order": ("a set of names is told in another order", in_another_order),
     "told later": ("a response is received, or a request is lost, a moment later, and nothing has changed meanwhile",
                    told_later),
+    "uploaded early": ("a client may put its next data object, which nothing names, before it tells its caller",
+                       uploaded_early),
     "nothing to overwrite": ("an unconditional put where no object exists equals a create", nothing_to_overwrite),
     "means the same": ("nobody reads the content, and its meaning is the same", means_the_same),
     "lists from the first": ("no key lies between the two beginnings of the listing", lists_from_the_first),

@@ -20,10 +20,12 @@ class Clients(NamedTuple):
     """Knowledge of what clients of one protocol may do.
 
     `begins`: the requests with which a client begins anew, whatever it knows. `free`: roles without a state of their own in the
-    model, which judges them by what they write."""
+    model, which judges them by what they write. `opaque`: the prefixes of data objects, whose content means nothing to the
+    protocol."""
 
     begins: tuple[str, ...] = ("list",)
     free: tuple[str, ...] = ()
+    opaque: tuple[str, ...] = ()
 
 
 def nothing(e: Event) -> Any:

@@ -2,7 +2,7 @@
 the model's history.
 
 The PUT of the next manifest is the model's update: what it changes says which one. A manifest that is created where one was
-collected is in no history, and is no step; traces/reads.py says whether a client may believe what it has read. A collector's
+collected is in no history, and is no step; traces/evidence.py says whether a client may believe what it has read. A collector's
 LIST condemns what nothing that is listed names. Any DELETE of something else is none of the model's.
 
 The model has no clock. So this module compares times: a lease has ended only once it has ended by the slowest clock, and then
@@ -19,6 +19,7 @@ from highwater.model.protocols.checkpoints import Constants, Id, Manifest, Share
 from highwater.traces import trace
 from highwater.traces.calls import UNFINISHED
 from highwater.traces.event import Event
+from highwater.traces.evidence import BY_ANSWER, CURRENT, TRUSTED, Evidence
 from highwater.traces.form import READS
 from highwater.traces.protocols.checkpoints_calls import CALLS, JUDGES, RECOGNISED
 from highwater.traces.protocols.checkpoints_contents import (
@@ -32,7 +33,6 @@ from highwater.traces.protocols.checkpoints_contents import (
     short_name,
     sst_of,
 )
-from highwater.traces.reads import Reads
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import COLLECTS, refiner_without_witnesses, sent, update_of
 
@@ -40,6 +40,12 @@ CHANGES = {"committed": "Create", "renewed": "Refresh", "dropped": "Delete"}  # 
 UPDATES = ("Create", "CreateFrom", "Refresh", "Delete")
 ADDS = ("Flush", "Replace")
 SENDS = ("SendCreate", "SendCreateFrom", "SendRefresh", "SendDelete", "SendFlush", "SendReplace")
+TOLD = {  # role -> the responses of its calls, and what each needs, apart from what its answer needs
+    "Client": {"listed": CURRENT, **dict.fromkeys((
+        *CHANGES, "missing", "ended", "unknown", "failed", "given up", "not read", UNFINISHED), "")},
+    "Compactor": {"replaced": "", "unknown": "", "failed": ""},
+    "Collector": {"deleted": TRUSTED, "not deleted": ""},
+}
 NO_STEP = ("unknown", "not read", "deleted", "not deleted", UNFINISHED)
 
 
@@ -64,7 +70,7 @@ class Trace(trace.Trace):
 
     def __init__(self, refiner: Refiner, namespace: Any = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
-        self.reads = Reads(file_id, {MANIFEST.boundary_key: MANIFEST.prefix})
+        self.evidence = Evidence((MANIFEST,))
         self.bodies: dict[int, bytes] = {}  # manifests of the history, by id
         self.got: dict[str, tuple[int, bytes]] = {}  # client -> when it last got a manifest, and its content
 
@@ -83,12 +89,32 @@ class Trace(trace.Trace):
         super()._take(e)
         if is_next and e.client.startswith("Client") and e.awaited and (changed := of_one(base, e.body)):
             self.refiner.keep(e.client, lambda s, l: l.op[1:] == (changed,))
-        if not e.client.startswith("Compactor") and (e.awaited or e.kind != "applied"):
-            self.reads.observe(e)
+        self._looks(e)
+        if why := self.evidence.observe(e):
+            raise self._refused("evidence", why)
         if e.kind in ("told", "crash"):
             self.got.pop(e.client, None)
         elif e.kind == "applied" and e.awaited and e.op == "get" and e.status == 200 and file_id(e.key):
             self.got[e.client] = e.t_ms, e.body
+
+    def _looks(self, e: Event) -> None:
+        """Check that a client knows what a put or a delete takes."""
+        if e.kind in ("told", "crash") or e.op not in ("create", "delete"):
+            return
+        if not self.evidence.is_new(e) or e.key == MANIFEST.boundary_key:
+            return
+        heard, why = self.evidence.heard(e.client, MANIFEST), ""
+        if e.op == "delete":
+            why = "" if heard.current else "has not read the latest manifest last"
+        elif e.key.startswith(MANIFEST.prefix) and file_id(e.key) is None:
+            why = "that is no file"
+        elif e.client.startswith("Compactor") and e.key.startswith(MANIFEST.prefix):
+            old = decoded(self.bodies[heard.base]).named_ssts if heard.base in self.bodies else frozenset()
+            new = [sst for sst in sorted(decoded(e.body).named_ssts - old)
+                   if not self.evidence.has_met(e.client, f"{SSTS}{sst}.sst")]
+            why = f"has not put {new[0]}" if new else ""
+        if why:
+            raise self._refused("evidence", f"{e.client} asks for {e.op} of {e.key}, and {why}")
 
     def _on_leases(self, e: Event, base: bytes) -> None:
         """Check an update against the clocks: which leases have ended, and which may not be used any more."""
@@ -117,7 +143,8 @@ class Trace(trace.Trace):
         client = e.client
         if e.key.startswith(SSTS):
             if e.op == "create" and client.startswith("Compactor"):
-                sst_of(e.key.removeprefix(SSTS).removesuffix(".sst"))
+                if sst_of(e.key.removeprefix(SSTS).removesuffix(".sst"))[0] != int(client.partition("#")[2]):
+                    raise self._no_action(e, client)
                 return Match(client, (STUTTER,), (), None, e.op)
             raise self._no_action(e, client)
         if e.op in READS:
@@ -183,12 +210,18 @@ class Trace(trace.Trace):
     # --- responses to callers
 
     def _told_of(self, e: Event) -> str | None:
+        words = TOLD.get(e.client.partition("#")[0], {})
+        if e.op not in words or (e.body and not e.client.startswith("Client")):
+            raise self._misled(e, "no call of its role has this response")
+        need = words[e.op] or BY_ANSWER.get("".join(e.keys[1:2]), "")
+        if why := self.evidence.unfounded(e.client, (MANIFEST,), need):
+            raise self._misled(e, why)
         if e.op in NO_STEP:
             return None
         if e.op == "given up":
             return self._tells(e, gives_up(e.client))
         if e.op in ("listed", "replaced"):
-            return self._read_of(e) if e.op == "listed" else None
+            return self._listed(e) if e.op == "listed" else None
         if e.op == "failed":
             return self._says(e, lambda s, l: not e.client.startswith("Client") or l.pc == "Idle")
         which = update_of(e.body.decode())
@@ -199,8 +232,13 @@ class Trace(trace.Trace):
             return self._tells(e, Match(e.client, ("Reply",), (), lambda a, s, l, s2, l2: l.op == op))
         return self._concluded(e, which)
 
+    def _listed(self, e: Event) -> None:
+        self._read_of(e)
+        if sorted(map(update_of, e.body.decode().split())) != sorted(leases(self.got[e.client][1])):
+            raise self._misled(e, "the manifest that it read lists others")
+
     def _read_of(self, e: Event) -> None:
-        if not self.reads.of(e.client).current:
+        if not self.evidence.heard(e.client, MANIFEST).current:
             raise self._misled(e, "it has not read the latest manifest, and then a boundary behind it")
 
     def _concluded(self, e: Event, which: Id) -> str:

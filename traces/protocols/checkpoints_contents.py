@@ -10,6 +10,7 @@ from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
 from highwater.impl.layout import Namespace
 from highwater.model.protocols.checkpoints import Id, Manifest, Sst
 from highwater.traces.form import Keys
+from highwater.traces.trace import distinct
 
 ROOT = "db"
 MANIFEST = Namespace(ROOT, "manifest")
@@ -60,6 +61,8 @@ def decoded(body: bytes) -> Stored:
 def manifest_of(body: bytes) -> Manifest:
     """Return the model's manifest. Raises what `decoded` raises, and ValueError."""
     stored = decoded(body)
+    if stored.l0 and isinstance(stored.l0[0], str):  # in our own form
+        distinct(stored.l0)
     entries = [(checkpoint_of(one.id), one.manifest_id, ends_ms(one) > 0) for one in stored.checkpoints]
     return Manifest(frozenset(map(sst_of, stored.named_ssts)), frozenset(entries))
 

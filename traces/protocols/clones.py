@@ -12,10 +12,12 @@ from typing import Any, Self
 
 from highwater.impl.codecs.slatedb.flatbuffer import DamagedBuffer
 from highwater.impl.codecs.slatedb.header import InvalidFile
-from highwater.impl.layout import sst_of
+from highwater.impl.layout import key_of_sst, sst_of
 from highwater.model.protocols.clones import Constants, Pin, Shared, Sst, is_final, model
 from highwater.traces import trace
+from highwater.traces.calls import call_of
 from highwater.traces.event import Event
+from highwater.traces.evidence import BY_ANSWER, CURRENT, TRUSTED, Evidence, has_put
 from highwater.traces.form import MUTATIONS, READS
 from highwater.traces.protocols.clones_calls import CALLS, CLAIMS
 from highwater.traces.protocols.clones_contents import (
@@ -36,6 +38,14 @@ DETACHER, COLLECTOR = "Detacher#0", "Collector#0"  # they know nothing, so it ma
 NO_ROW = File(False, frozenset(), frozenset(), frozenset(), 0, 0)
 UPLOADS = ("Writer",)
 BOUNDARIES = frozenset(of.boundary_key for of in MANIFESTS)
+
+TOLD = {  # role -> the responses of its calls, and what each needs, apart from what its answer needs
+    "Writer": {"open": CURRENT, **dict.fromkeys(("not open", "logged", "not logged", "flushed", "not flushed", "unknown"), "")},
+    "Cloner": dict.fromkeys(("cloned", "not cloned", "taken", "dropped", "not changed", "missing", "ended", "unknown"), ""),
+    "Detacher": {"detached": TRUSTED, "not detached": ""},
+    "Collector": {"deleted": TRUSTED, "not deleted": ""},
+}
+OF_ANY = ("not cloned", "deleted", "not detached")  # responses that rest on the files of any database
 
 
 def constants(parents: str, cloners: int) -> Constants:
@@ -62,18 +72,56 @@ class Trace(trace.Trace):
     aside = SSTS
     file_of: Callable[[bytes], File] = staticmethod(file_of)
     uploads = UPLOADS
+    bodiless = ("not detached", "deleted", "not deleted")
 
     def __init__(self, refiner: Refiner, namespace: Any = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
         self.files = Histories({} for _ in ROOTS)
         self.ssts: dict[str, Sst] = {FIRST_SST: (0, 0)}
         self.pins: dict[str, Pin] = {}
+        self.log_ends: dict[str, bool] = {}  # writer -> it knows where the log ends
+        self.evidence = Evidence(MANIFESTS, keeps=True)
 
     # --- requests as actions of the model
 
     def _is_collector(self, e: Event) -> bool:
         """Return True: a request that is applied late is an action of its own client, of whatever role."""
         return True
+
+    def _take(self, e: Event) -> None:
+        super()._take(e)
+        self._looks(e)
+        if why := self.evidence.observe(e):
+            raise self._refused("evidence", why)
+
+    def _looks(self, e: Event) -> None:
+        """Check that a client knows what a put or a delete takes."""
+        if e.kind == "crash":
+            self.log_ends.pop(e.client, None)
+        if e.kind in ("told", "crash") or e.op not in ("create", "delete"):
+            return
+        if not self.evidence.is_new(e) or e.key in BOUNDARIES:
+            return
+        d, of, why = database_of(e.key), self.evidence.of(e.client), ""
+        if e.op == "delete" and e.key.startswith(SSTS[d]):
+            why = "" if self.evidence.heard(e.client, MANIFESTS[d]).current else "has not read the latest manifest last"
+        elif e.op == "delete":
+            latest = self.evidence.heard(e.client, MANIFESTS[d]).current
+            kept = {i for _, i in self.files[d][latest].pins} if latest in self.files[d] else set()
+            why = "has not read the latest manifest" if not latest else ""
+            why = "a checkpoint keeps that" if MANIFESTS[d].file_id(e.key) in kept else why
+        elif e.client.startswith("Writer") and e.client != f"Writer#{d}":
+            why = f"is not the writer of {ROOTS[d]}"
+        elif e.client.startswith("Writer") and e.key.startswith(WALS[d].prefix) and e.client not in self.log_ends:
+            why = "" if WALS[d].prefix in of.whole else "does not know where the log ends"
+            self.log_ends[e.client] = True
+        if why:
+            raise self._refused("evidence", f"{e.client} asks for {e.op} of {e.key}, and {why}")
+
+    def _needs(self, e: Event, d: int, what: str) -> None:
+        """Check that a client has had a manifest of this database that it could conclude from."""
+        if e.awaited and MANIFESTS[d].prefix not in self.evidence.of(e.client).trusted:
+            raise self._refused("evidence", f"{e.client} {what}, and has not read the latest manifest of {ROOTS[d]}")
 
     def _step(self, e: Event) -> None:
         self._well_formed(e)
@@ -101,7 +149,7 @@ class Trace(trace.Trace):
 
     def _of_sst(self, e: Event, d: int) -> None:
         sst = sst_of(ROOTS[d], e.key)
-        if e.op == "create" and e.client.startswith(self.uploads):
+        if e.op == "create" and sst is not None and e.client.startswith(self.uploads):
             return
         if e.op != "delete" or sst is None:
             raise self._no_action(e, e.client)
@@ -112,6 +160,8 @@ class Trace(trace.Trace):
         if e.op != "create":
             raise self._no_action(e, e.client)
         if e.client.startswith("Writer"):
+            if e.body != b"%d.%d" % (d, i):
+                raise self._refused("create", f"{e.key} has another row")
             self._steps(e.client, "Append", (), d, i, so=lambda s: (d, i) in s.acked)
         else:
             by = int(e.body.partition(b".")[0])
@@ -135,6 +185,9 @@ class Trace(trace.Trace):
         if more > 1:
             raise self._no_action(e, "any client: it changes several things")
         if new.ready and not old.ready:
+            if e.awaited and (path := self._unpinned(e.client, new)):
+                why = f"{e.client} initializes {ROOTS[d]}, and does not know that {path} lists its final"
+                raise self._refused("evidence", why)
             self._changes(e.client, "Initialize", (d,), d, new)
         elif finals:
             self._begins(e, d, finals, new)
@@ -178,12 +231,23 @@ class Trace(trace.Trace):
         entries = {f: (path, source) for f, path, source, _ in new.entries if f in finals}
         for f, (path, _) in entries.items():
             self.pins[f] = (me, k, ROOTS.index(path), d)
+        paths = [ROOTS.index(path) for path, _ in entries.values()]  # the parent's, and those from which that was cloned
+        trusted = self.evidence.of(e.client).trusted
+        self._needs(e, next((of for of in paths if MANIFESTS[of].prefix in trusted), paths[0]), "clones it")
         pairs = frozenset((self.pins[f], self.pins[source]) for f, (_, source) in entries.items())
         first = len(self.files[d]) == 1
         self._changes(e.client, "Begin" if first else "Restart", None, d, new, pairs, so=lambda s: pairs <= s.sources)
 
+    def _unpinned(self, client: str, file: File) -> str:
+        """Return a database of which a clone names SSTs, and of which a client has no manifest to conclude from; "" if there is
+        none."""
+        paths = sorted({path for _, path, _, ssts in file.entries if ssts})
+        return next((path for path in paths if not self.evidence.known(client, MANIFESTS[ROOTS.index(path)])), "")
+
     def _flushes(self, e: Event, d: int, old: File, new: File) -> None:
         for sst in new.own - old.own:
+            if e.awaited and key_of_sst(ROOTS[d], sst) not in self.evidence.of(e.client).got:
+                raise self._refused("evidence", f"{e.client} flushes {sst}, and has not put it")
             self.ssts[sst] = (d, self.refiner.local(e.client).k + 1)
         self._changes(e.client, "Flush", None, d, new)
 
@@ -194,6 +258,8 @@ class Trace(trace.Trace):
         final, me = u in self.pins and is_final(self.pins[u]), int(e.client.partition("#")[2])
         if not final:
             self.pins[u] = (me, self.refiner.local(e.client).t, d, d)
+        if final:
+            self._needs(e, self.pins[u][3], "makes a final checkpoint")
         name, of = self.pins[u], self.files[d].get(i) or self._first(d)
         own = tuple(sorted(self.ssts[x] for x in of.own))
         entries = tuple(sorted((self.pins[f], tuple(sorted(self.ssts[x] for x in ssts)))
@@ -204,6 +270,31 @@ class Trace(trace.Trace):
     # --- responses to callers
 
     def _told_of(self, e: Event) -> str | None:
+        self._founded(e)
         if e.op == "cloned" and not self.refiner.shared().dbs[database_of(e.body.decode() + "/")].ready:
             raise self._misled(e, "the clone is not initialized")
         return None
+
+    def _founded(self, e: Event) -> None:
+        """Check that a client was shown what the response to its caller rests on, in the database that it names."""
+        role, _, number = e.client.partition("#")
+        words = TOLD.get(role, {})
+        if e.op not in words or (e.op in self.bodiless) == bool(e.body):
+            raise self._misled(e, "no call of its role has this response")
+        d = database_of(e.body.decode() + "/") if e.body else 0
+        where = MANIFESTS if e.op in OF_ANY else MANIFESTS[d:d + 1]
+        if why := self.evidence.unfounded(e.client, where, words[e.op] or BY_ANSWER.get("".join(e.keys[1:2]), "")):
+            raise self._misled(e, why)
+        if role == "Writer" and d != int(number):
+            raise self._misled(e, f"it is the writer of {ROOTS[int(number)]}")
+        if e.keys[1:2] == ("OtherParent",) and (why := self.evidence.unfounded(e.client, MANIFESTS[d:d + 1], TRUSTED)):
+            raise self._misled(e, why)
+        if e.op == "cloned":
+            known = self.files[d].get(self.evidence.known(e.client, MANIFESTS[d]))
+            if known and (path := self._unpinned(e.client, known)):
+                raise self._misled(e, f"it has not read or put the latest manifest of {path}, which must list its final")
+        if e.op == "logged" and not has_put(self.events, e.client, WALS[d].prefix):
+            raise self._misled(e, "its last request has not put a WAL object there, or met it")
+        asked = [old for old in call_of(self, e).events if old.awaited]
+        if e.body and asked and not asked[-1].key.startswith(ROOTS[d] + "/"):
+            raise self._misled(e, f"its call has not begun with a request on {ROOTS[d]}")

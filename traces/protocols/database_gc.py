@@ -19,7 +19,7 @@ from highwater.impl.codecs.json.compactions import InvalidCompactions
 from highwater.impl.codecs.json.manifest import DATABASE, InvalidManifest
 from highwater.impl.codecs.manifest import Manifest as Stored
 from highwater.impl.codecs.sst_ids import newest_l0
-from highwater.impl.layout import Namespace, prefix_of_ssts, sst_of
+from highwater.impl.layout import Namespace, key_of_sst, prefix_of_ssts, sst_of
 from highwater.model.protocols.database_gc import (
     Checkpoint,
     Compactions,
@@ -33,7 +33,10 @@ from highwater.model.protocols.database_gc import (
     named,
 )
 from highwater.traces import trace
+from highwater.traces.calls import call_of
+from highwater.traces.contents import other_changes
 from highwater.traces.event import Event
+from highwater.traces.evidence import BY_ANSWER, CURRENT, KNOWN, TRUSTED, Evidence, has_put
 from highwater.traces.form import MUTATIONS, Keys
 from highwater.traces.protocols.database_gc_calls import CALLS, CLAIMS
 from highwater.traces.refine import STUTTER, Match, Refiner
@@ -51,6 +54,17 @@ UPDATES = {  # role -> the actions that create a manifest
 UPLOADS = {"Writer": "Upload", "Compactor": "Output"}
 LISTED = {SSTS: ("ListSsts",), COMPACTIONS.prefix: ("ReadCompactions", STUTTER), MANIFEST.prefix: ("ReadManifest", STUTTER)}
 
+EITHER = (MANIFEST, COMPACTIONS)
+TOLD = {  # role -> the responses of its calls; what each needs, apart from what its answer needs, and in which sequences
+    "Writer": {"flushed": (KNOWN, EITHER[:1]), **dict.fromkeys((
+        "logged", "not logged", "not flushed", "flush unknown"), ("", EITHER[:1]))},
+    "Compactor": {"opened": (KNOWN, EITHER[1:]), "compacted": (KNOWN, EITHER[1:]), "nothing": (CURRENT, EITHER[:1]),
+                  **dict.fromkeys(("not open", "not compacted", "fenced"), ("", EITHER))},
+    "Operator": {"read": (CURRENT, EITHER[:1]), **dict.fromkeys((
+        "taken", "renewed", "dropped", "not changed", "change unknown", "not read"), ("", EITHER[:1]))},
+    "Collector": {"deleted": (TRUSTED, EITHER[:1]), "not deleted": ("", EITHER[:1])},
+}
+
 
 def constants(writers: int, compactors: int, operators: int, collectors: int) -> Constants:
     """Return the constants of a model without bounds, for traces of so many clients."""
@@ -58,6 +72,11 @@ def constants(writers: int, compactors: int, operators: int, collectors: int) ->
         WRITERS=writers, COMPACTORS=compactors, OPERATORS=operators, COLLECTORS=collectors, UPLOADS=None, APPENDS=None,
         OPENS=None, COMPACTIONS=None, OUTPUTS=None, CHECKPOINTS=None, RENEWALS=None, SKEW=None, MAX_CRASHES=None,
         KINDS="ssts manifests wal")
+
+
+def file_id(key: str) -> int | None:
+    """Return the id in the key of a file; None for another key. Raises InvalidName."""
+    return (MANIFEST if key.startswith(MANIFEST.prefix) else COMPACTIONS).file_id(key)
 
 
 def refiner(c: Constants) -> Refiner:
@@ -81,6 +100,11 @@ class Trace(trace.Trace):
         self.expiry_ms: dict[str, int] = {}  # of the checkpoints in the latest manifest
         self.boundaries = dict.fromkeys(BOUNDARIES, 0)
         self.compactions_id = 1  # of the latest file
+        self.claimed: dict[str, bool] = {}  # compactor -> it knows compactions to conclude from, in this compaction
+        self.outputs: dict[str, tuple[str, ...]] = {}  # compactor -> the SSTs that it has put since its last compaction
+        self.log_ends: dict[str, bool] = {}  # writer -> it knows where the log ends
+        self.stored: dict[int, Stored] = {1: Stored()}  # the manifests of the history, by id
+        self.evidence = Evidence(BOUNDARIES.values(), (WAL.prefix, SSTS))
 
     # --- requests as actions of the model
 
@@ -90,13 +114,36 @@ class Trace(trace.Trace):
 
     def _take(self, e: Event) -> None:
         super()._take(e)
+        self._appends(e)
+        if why := self.evidence.observe(e):
+            raise self._refused("evidence", why)
         if e.client.startswith("Collector") and e.kind in ("told", "crash"):
             self._steps(e.client, ("ends",), lambda _: Match(e.client, ("Crash", STUTTER)))
+
+    def _appends(self, e: Event) -> None:
+        """Check that a writer knows where the log ends before it puts an object there."""
+        if e.client.startswith("Compactor"):
+            if e.kind == "crash" or e.op in ("opened", "not open", "compacted"):
+                self.claimed.pop(e.client, None)
+            elif self.evidence.known(e.client, COMPACTIONS):
+                self.claimed[e.client] = True
+        if e.kind == "crash":
+            self.log_ends.pop(e.client, None)
+            self.outputs.pop(e.client, None)
+        elif e.op == "create" and e.client.startswith("Compactor") and e.key.startswith(SSTS) and e.awaited:
+            put = tuple(key for key in self.outputs.get(e.client, ()) if key != e.key)  # a response may be lost
+            self.outputs[e.client] = (*put, e.key) if e.status == 200 else put
+        elif e.op == "create" and e.key.startswith(WAL.prefix) and e.client not in self.log_ends and e.awaited:
+            if not (self.evidence.known(e.client, MANIFEST) and WAL.prefix in self.evidence.of(e.client).whole):
+                raise self._refused("evidence", f"{e.client} puts {e.key}, and does not know where the log ends")
+            self.log_ends[e.client] = True
 
     def _step(self, e: Event) -> None:
         self._well_formed(e)
         if e.kind != "applied" or (e.op in MUTATIONS and e.op != "delete" and e.status != 200):
             return
+        if e.op != "list" and e.key.startswith((MANIFEST.prefix, COMPACTIONS.prefix)) and not file_id(e.key):
+            raise self._no_action(e, e.client)
         namespace = next((of for of in (MANIFEST, COMPACTIONS, WAL) if e.key.startswith(of.prefix)), None)
         if e.key in BOUNDARIES:
             self._of_boundary(e)
@@ -141,6 +188,10 @@ class Trace(trace.Trace):
         if sst is None or (e.op == "create" and role not in UPLOADS) or e.op not in ("create", "get", "delete"):
             raise self._no_action(e, role)
         if e.op == "create":
+            looked = self.evidence.known(e.client, MANIFEST) if role == "Writer" else (
+                self.claimed.get(e.client) or self.evidence.known(e.client, COMPACTIONS))
+            if e.awaited and not looked:
+                raise self._refused("evidence", f"{e.client} puts {e.key}, and has not read or put the latest file before")
             at, x = self._mint(sst)
             self._steps(e.client, ("upload", at, x), lambda _: Match(
                 e.client, (UPLOADS[role],), None, lambda a, s, l, s2, l2: s2.order.index(x) == at and len(s.order) + 1 == x))
@@ -186,12 +237,25 @@ class Trace(trace.Trace):
                 e.client, ("DeleteManifest", STUTTER), (i,),
                 lambda a, s, l, s2, l2: a is not STUTTER or i not in s.files, e.op))
         elif i > self.boundaries[MANIFEST.boundary_key]:
-            stored = DATABASE.decode(e.body)
+            stored = self.stored[i] = DATABASE.decode(e.body)
+            self._is_change(e, self.stored[i - 1], stored)
             self._note_checkpoints(e, i, stored)
             content = self._content(stored)
             self._steps(e.client, ("manifest", i, content), lambda _: Match(
                 e.client, UPDATES[e.client.partition("#")[0]], None,
                 lambda a, s, l, s2, l2: s.n + 1 == s2.n == i and s2.latest == content))
+
+    def _is_change(self, e: Event, before: Stored, after: Stored) -> None:
+        """Check what the model leaves out of an update: other fields of the manifest."""
+        if other := other_changes(before, after, "checkpoints", "updates", "l0", "compacted", "compactor_epoch",
+                                  "replay_after_wal_id", "wal_id_last_seen", "last_compacted_l0_sst_id"):
+            raise self._refused("create", f"{e.client} changes {other} in {e.key}")
+        notes = e.client.startswith("Operator") and len(after.checkpoints) >= len(before.checkpoints)
+        if after.updates[:-1] != before.updates if notes else after.updates != before.updates:
+            raise self._refused("create", f"{e.client} does not note its change, or notes another, in {e.key}")
+        names = (newest_l0(before) or None) if before.compacted != after.compacted else before.last_compacted_l0_sst_id
+        if after.last_compacted_l0_sst_id != names:
+            raise self._refused("create", f"{e.key} names another SST as the last compacted one")
 
     def _mint(self, ulid: str) -> tuple[int, Ulid]:
         """Return the place of a new ULID in the order, and its number. Raises ValueError if it is not new."""
@@ -229,7 +293,40 @@ class Trace(trace.Trace):
     # --- responses to callers
 
     def _told_of(self, e: Event) -> str:
+        self._founded(e)
         return self._says(e, partial(SAID[e.op], self, e.body.decode()))
+
+    def _founded(self, e: Event) -> None:
+        """Check that a client was shown what the response to its caller rests on."""
+        words = TOLD.get(e.client.partition("#")[0], {})
+        if e.op not in words:
+            raise self._misled(e, "no call of its role has this response")
+        need, where = words[e.op]
+        if why := self.evidence.unfounded(e.client, where, need or BY_ANSWER.get("".join(e.keys[1:2]), "")):
+            raise self._misled(e, why)
+        if e.op in self.keyed and (why := self._not_changed(e)):
+            raise self._misled(e, why)
+        if e.op == "flushed" and key_of_sst(ROOT, e.body.decode()) not in [
+                old.key for old in call_of(self, e).answered if old.op == "create" and old.status == 200]:
+            raise self._misled(e, "it has put no such SST")
+        if e.op == "compacted" and sorted(key_of_sst(ROOT, sst) for sst in e.body.decode().split()) != sorted(
+                self.outputs.pop(e.client, ())):
+            raise self._misled(e, "it has put other SSTs since its last compaction")
+        if e.op == "deleted" and (why := self.evidence.unplanned(e.client, KEYS.listed, COMPACTIONS)):
+            raise self._misled(e, why)
+        if e.op == "logged" and has_put(self.events, e.client, WAL.prefix) != WAL.key(int(e.body)):
+            raise self._misled(e, "its last request has not put that WAL object, or met it")
+
+    def _not_changed(self, e: Event) -> str:
+        """Return why the manifest that an operator is told of does not show its change; "" if it does."""
+        i, id_ = self.evidence.known(e.client, MANIFEST), e.body.decode()
+        if e.key != MANIFEST.key(i):
+            return "it has neither put that manifest nor read it as the latest one"
+        now, before = ([one for one in self.stored.get(n, Stored()).checkpoints if one.id == id_] for n in (i, i - 1))
+        if bool(now) == (e.op == "dropped"):
+            return f"that manifest {'lists' if now else 'does not list'} the checkpoint"
+        return "that manifest is its own, and does not change the checkpoint" if (
+            e.op != "renewed" and now == before and self.evidence.heard(e.client, MANIFEST).stands) else ""
 
 
 def is_named(s: Shared, x: Ulid) -> bool:

@@ -117,6 +117,7 @@ class Trace(trace.Trace):
         self.verdict: dict[str, tuple[int, bool]] = {}  # client -> its last read of the manifest's boundary, and whether the
         #                                                 file that it is about is ahead
         self.sent: dict[tuple[str, int], Change] = {}  # client, request in flight -> the change, if it may join the history
+        self.bases: dict[str, Put] = {}  # client -> the manifest that it has got or put last
         self.taken: set[str] = set()  # ids of all checkpoints that a manifest of the history lists
 
     def _updates(self, e: Event) -> list[str]:
@@ -296,8 +297,12 @@ class Trace(trace.Trace):
         if client not in self.names["manifest"]:
             raise self._no_action(e, "a client of the manifest", client.partition("#")[0])
         put = self._part("manifest", files.take, e)
+        if put is not None and put.place < 0 and (base := self.bases.get(client)) and base.id == put.id - 1:
+            self._changed(e, base)  # in nobody's history: what it changes is judged by what its client has read
         if e.kind == "crash":
             self._crash(e, "compactions")
+        if e.kind == "applied" and e.status == 200 and e.op in ("get", "create") and e.key.startswith(MANIFEST.prefix):
+            self.bases[client] = Put(MANIFEST.file_id(e.key) or 0, e.body, b"")
         ahead = self._hears(e, files)
         if self._is_check(e):
             self.verdict[client] = e.request, ahead
@@ -394,7 +399,12 @@ class Trace(trace.Trace):
         role = e.client.partition("#")[0]
         if e.op not in TOLD.get(role, ()):
             raise self._misled(e, f"no call of a {role} has this response")
+        if role == "Operator" and e.keys and bool(e.body) == (e.keys[0] == "drop_ended"):
+            raise self._misled(e, "the response does not say of which checkpoint it is")
         self._resolve(e)
+        if e.op == "not open" or (role == "Operator" and e.op != UNFINISHED):
+            # the next call begins anew, also after a create that the store refused
+            self._part("manifest", self.manifests.forget, e.client)
         if e.client in self.names["wal"]:
             self._part("wal", self.wal.resolve, e.client, False)
         if role == "Writer":

@@ -16,14 +16,18 @@ from typing import Any
 from highwater.impl.codecs.json.manifest import DATABASE, InvalidManifest
 from highwater.impl.codecs.json.rows import InvalidRows, decode_rows
 from highwater.impl.codecs.manifest import Manifest as Stored
-from highwater.impl.layout import Namespace, prefix_of_ssts, sst_of
+from highwater.impl.codecs.sst_ids import named, newest_l0
+from highwater.impl.layout import Namespace, key_of_sst, prefix_of_ssts, sst_of
 from highwater.model.protocols.db_reader import Checkpoint, Constants, Manifest, model
 from highwater.traces import trace
+from highwater.traces.calls import call_of
+from highwater.traces.contents import other_changes
 from highwater.traces.event import Event
+from highwater.traces.evidence import BY_ANSWER, KNOWN, TRUSTED, Evidence, has_put
 from highwater.traces.form import MUTATIONS, Keys
 from highwater.traces.protocols.db_reader_calls import CALLS, CLAIMS
 from highwater.traces.refine import STUTTER, Match, Refiner
-from highwater.traces.trace import refiner_without_witnesses
+from highwater.traces.trace import distinct, refiner_without_witnesses
 
 ROOT = "db"
 MANIFEST, COMPACTIONS, WAL = (Namespace(ROOT, name) for name in ("manifest", "compactions", "wal"))
@@ -32,6 +36,13 @@ BOUNDARIES = (MANIFEST.boundary_key, COMPACTIONS.boundary_key)
 KEYS = Keys(ROOT, listed=(MANIFEST.prefix, COMPACTIONS.prefix, WAL.prefix, SSTS), single=BOUNDARIES)
 NO_STEP = ("logged", "not logged", "flushed", "not flushed", "flush unknown", "compacted", "not compacted",
            "compaction unknown", "deleted", "not deleted")
+
+TOLD = {  # role -> the responses of its calls, and what each needs, apart from what its answer needs
+    "Writer": {"flushed": KNOWN, "compacted": KNOWN, **dict.fromkeys((
+        "logged", "not logged", "not flushed", "flush unknown", "not compacted", "compaction unknown"), "")},
+    "Reader": {"opened": KNOWN, **dict.fromkeys(("not open", "scanning", "scanned", "lost", "not read", "closed"), "")},
+    "Collector": {"deleted": TRUSTED, "not deleted": ""},
+}
 
 
 def constants(writers: int, readers: int, collectors: int) -> Constants:
@@ -67,6 +78,10 @@ class Trace(trace.Trace):
         self.expiry_ms: dict[str, int] = {}  # of the checkpoints in the latest manifest
         self.boundaries = dict.fromkeys(BOUNDARIES, 0)
         self.latest = {MANIFEST: 1, COMPACTIONS: 1}  # the ids of the latest files
+        self.files: dict[int, Stored] = {1: Stored()}  # the manifests of the history, by id
+        self.log_ends: dict[str, bool] = {}  # writer -> it knows where the log ends
+        self.seen_wal: dict[str, bool] = {}  # reader -> it has listed the WAL since it read a manifest
+        self.evidence = Evidence((MANIFEST, COMPACTIONS), (WAL.prefix, SSTS), after=("Reader",))
 
     # --- requests as actions of the model
 
@@ -76,6 +91,11 @@ class Trace(trace.Trace):
 
     def _take(self, e: Event) -> None:
         super()._take(e)
+        self._appends(e)
+        if why := self.evidence.observe(e):
+            raise self._refused("evidence", why)
+        if e.kind == "applied" and e.awaited and e.op in ("list", "get") and e.key.startswith((WAL.prefix, MANIFEST.prefix)):
+            self.seen_wal[e.client] = e.op == "list" and e.key == WAL.prefix and not e.truncated
         if e.kind == "crash" and e.client.startswith("Reader"):
             self._closes(of_process(e.client))
 
@@ -91,6 +111,15 @@ class Trace(trace.Trace):
             self._of_sst(e)
         elif e.key.startswith((MANIFEST.prefix, COMPACTIONS.prefix)) and e.op != "list":
             self._of_file(e, MANIFEST if e.key.startswith(MANIFEST.prefix) else COMPACTIONS)
+
+    def _appends(self, e: Event) -> None:
+        """Check that a writer knows where the log ends before it puts an object there."""
+        if e.kind == "crash":
+            self.log_ends.pop(e.client, None)
+        elif e.op == "create" and e.key.startswith(WAL.prefix) and e.client not in self.log_ends and e.awaited:
+            if not (self.evidence.known(e.client, MANIFEST) and WAL.prefix in self.evidence.of(e.client).whole):
+                raise self._refused("evidence", f"{e.client} puts {e.key}, and does not know where the log ends")
+            self.log_ends[e.client] = True
 
     def _steps(self, client: str, actions: tuple[str | None, ...], so: Any = None, choices: tuple | None = None,
                op: str = "", both: bool = False) -> None:
@@ -124,6 +153,8 @@ class Trace(trace.Trace):
         if sst is None or e.op not in ("create", "get", "delete"):
             raise self._no_action(e, client)
         if e.op == "create" and client.startswith("Writer"):
+            if e.awaited and not self.evidence.known(client, MANIFEST):
+                raise self._refused("evidence", f"{client} puts {e.key}, and has not read the latest manifest")
             self.rows[sst] = tuple(row.seq for row in decode_rows(e.body))
         elif e.op == "delete" and client.startswith("Collector"):
             if x := self.ssts.get(sst):
@@ -136,7 +167,9 @@ class Trace(trace.Trace):
             raise self._no_action(e, client)
 
     def _of_file(self, e: Event, where: Namespace) -> None:
-        i, client, boundary = where.file_id(e.key) or 0, of_process(e.client), self.boundaries[where.boundary_key]
+        i, client, boundary = where.file_id(e.key) or -1, of_process(e.client), self.boundaries[where.boundary_key]
+        if i < 0:
+            raise self._no_action(e, client)
         if e.op == "get":
             if where is MANIFEST and client.startswith("Reader") and e.status == 200:
                 self._finds(client, stored_in(e.body))
@@ -148,10 +181,26 @@ class Trace(trace.Trace):
         elif i > boundary:
             if i != self.latest[where] + 1:
                 raise self._refused("create", f"{e.key} is created after {self.latest[where]}")
-            self.latest[where] = i
-            self._updated(e, client, stored_in(e.body))
+            self.latest[where], self.files[i] = i, stored_in(e.body)
+            self._is_change(e, client, self.files[i - 1], self.files[i])
+            self._updated(e, client, self.files[i])
 
     # --- updates of the manifest
+
+    def _is_change(self, e: Event, client: str, before: Stored, after: Stored) -> None:
+        """Check what the model leaves out of an update: other fields, and the reads that it takes."""
+        if other := other_changes(before, after, "checkpoints", "l0", "compacted", "last_l0_seq", "replay_after_wal_id",
+                                  "wal_id_last_seen", "last_compacted_l0_sst_id"):
+            raise self._refused("create", f"{client} changes {other} in {e.key}")
+        compacts = before.compacted != after.compacted
+        if after.last_compacted_l0_sst_id != ((newest_l0(before) or None) if compacts else before.last_compacted_l0_sst_id):
+            raise self._refused("create", f"{e.key} names another SST as the last compacted one")
+        got = self.evidence.of(client).got
+        if compacts and e.awaited and (unread := [sst for sst in sorted(named(before)) if key_of_sst(ROOT, sst) not in got]):
+            raise self._refused("evidence", f"{client} compacts {unread[0]}, and has not read it")
+        if e.awaited and client.startswith("Reader") and len(after.checkpoints) > len(before.checkpoints) and not (
+                self.seen_wal.get(e.client)):
+            raise self._refused("evidence", f"{client} takes a checkpoint, and has not listed the WAL since it read a manifest")
 
     def _updated(self, e: Event, client: str, stored: Stored) -> None:
         before, after = self.expiry_ms, {one.id: one.expiry_ms for one in stored.checkpoints}
@@ -204,7 +253,7 @@ class Trace(trace.Trace):
 
     def _content(self, client: str, stored: Stored, new: set[str]) -> Manifest:
         """Return a manifest in the model's terms. Raises KeyError, ValueError."""
-        ssts = sorted({*stored.l0, *stored.compacted})
+        ssts = sorted(distinct((*stored.l0, *stored.compacted)))
         rows = sorted(row for sst in ssts for row in self.rows[sst])
         if rows != [*range(1, stored.last_l0_seq + 1)]:
             raise ValueError(f"the SSTs have the rows {rows}, and last_l0_seq is {stored.last_l0_seq}")
@@ -258,9 +307,31 @@ class Trace(trace.Trace):
         return self._says(e, lambda s, l: l.scan.k == k)
 
     def _told(self, e: Event) -> None:
+        self._founded(e)
         super()._told(e)
         if e.op in ("scanned", "lost", "not read"):
             self._steps(e.client, ("EndScan",))
+
+    def _founded(self, e: Event) -> None:
+        """Check that a client was shown what the response to its caller rests on."""
+        words = TOLD.get(e.client.partition("#")[0], {})
+        if e.op not in words:
+            raise self._misled(e, "no call of its role has this response")
+        need = words[e.op] or BY_ANSWER.get("".join(e.keys[1:2]), "")
+        if why := self.evidence.unfounded(e.client, (MANIFEST,), need):
+            raise self._misled(e, why)
+        if e.op == "deleted" and (why := self.evidence.unplanned(e.client, KEYS.listed, COMPACTIONS)):
+            raise self._misled(e, why)
+        if e.op in ("flushed", "compacted") and (why := self._not_named(e)):
+            raise self._misled(e, why)
+        if e.op == "logged" and has_put(self.events, e.client, WAL.prefix) != WAL.key(int(e.body)):
+            raise self._misled(e, "its last request has not put that WAL object, or met it")
+
+    def _not_named(self, e: Event) -> str:
+        """Return why the SST that a call has put is not in the manifest that the call ends with; "" if it is there."""
+        put = [old.key for old in call_of(self, e).answered if old.op == "create" and old.key.startswith(SSTS)]
+        last = self.files.get(self.evidence.known(e.client, MANIFEST), Stored())
+        return f"no manifest that it knows names {put[0]}" if put and sst_of(ROOT, put[0]) not in named(last) else ""
 
 
 def of_process(client: str) -> str:

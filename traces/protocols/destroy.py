@@ -17,6 +17,7 @@ from highwater.impl.codecs.manifest import Manifest as Stored
 from highwater.model.protocols.destroy import Constants, Manifest, Operator, Shared, is_behind, model
 from highwater.traces import trace
 from highwater.traces.event import Event
+from highwater.traces.evidence import BY_ANSWER, Evidence
 from highwater.traces.form import READS
 from highwater.traces.protocols.checkpoints_contents import KEYS, MANIFEST, SSTS, checkpoint_of, file_id, sst_of
 from highwater.traces.protocols.destroy_calls import CALLS, JUDGES
@@ -28,6 +29,12 @@ WHERE = KEYS._replace(listed=(*KEYS.listed, *FOLDERS))
 SEALED = b"9223372036854775807"
 MARK = "destroyed"  # how the name of a mark begins
 UPDATES = {"Writer": ("Commit",), "Client": ("Pin", "Unpin"), "Operator": ("Mark",)}
+OF_CREATE = ("committed", "missing", "ended", "refused", "unknown", "failed")
+TOLD = {  # role -> the responses of its calls
+    "Writer": ("committed", "unknown", "failed", "fenced"),
+    "Client": (*OF_CREATE, "dropped"),
+    "Operator": ("marked", "pinned", "destroyed", "waits", "not marked", "unknown", "failed"),
+}
 SENDS = ("SendCommit", "SendPin", "SendUnpin", "SendMark", "SendUpload")
 
 
@@ -79,6 +86,8 @@ class Trace(trace.Trace):
     def __init__(self, refiner: Refiner, namespace: Any = WHERE, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
         self.due_ms: int | None = None  # when the grace is over, by the latest mark in the history; None: there is none
+        self.evidence = Evidence((MANIFEST,), (SSTS, *FOLDERS))
+        self.pins: dict[int, frozenset[tuple[int, int]]] = {}  # the checkpoints that each manifest of the history lists
         self.ever: set[tuple[str, tuple[int, int]]] = set()  # the SSTs and checkpoints of the history, with their role
 
     def _updates(self, e: Event) -> tuple[str, ...]:
@@ -90,11 +99,14 @@ class Trace(trace.Trace):
         if e.kind == "applied" and e.client.startswith(self.collector):
             self._acts(e)
         super()._take(e)
+        if why := self.evidence.observe(e):
+            raise self._refused("evidence", why)
         if e.kind == "applied" and e.op == "create" and e.status == 200 and file_id(e.key):
             last, m = self.refiner.shared().files[-1], manifest_of(e.body)
             if last == m:
                 kind, due_ms = mark_in(decoded(e.body))
                 self.due_ms = due_ms if kind else None
+                self.pins[len(self.refiner.shared().files)] = frozenset(which for which, _ in m.pins)
                 self.ever |= {("Writer", x) for x in m.ssts} | {("Client", which) for which, _ in m.pins}
 
     def _acts(self, e: Event) -> None:
@@ -121,6 +133,8 @@ class Trace(trace.Trace):
             return Match(client, (STUTTER,), (), None, e.op)
         if e.op == "create" and e.key.startswith(SSTS) and client.startswith("Writer"):
             x = sst_of(e.key.removeprefix(SSTS).removesuffix(".sst"))
+            if client != f"Writer#{x[0]}":
+                raise self._no_action(e, client)
             if e.status != 200:
                 return Match(client, (STUTTER,), (), None, e.op)
             return Match(client, ("Upload", STUTTER), (), lambda a, s, l, s2, l2: (
@@ -197,6 +211,13 @@ class Trace(trace.Trace):
     # --- responses to callers
 
     def _told_of(self, e: Event) -> str | None:
+        role = role_of(e.client)
+        if e.op not in TOLD[role] or bool(e.body) != (role == "Client" or (role, e.op) == ("Writer", "committed")):
+            raise self._misled(e, "no call of its role has this response")
+        if why := self.evidence.unfounded(e.client, (MANIFEST,), BY_ANSWER.get("".join(e.keys[1:2]), "")):
+            raise self._misled(e, why)
+        if e.op == "destroyed" and (left := self._unseen(e.client)):
+            raise self._misled(e, f"it has not listed {left} to its end, and found nothing")
         if e.client.startswith("Client") and e.body:
             return self._of_client(e, update_of(e.body.decode()))
         if e.client.startswith("Writer"):
@@ -206,6 +227,11 @@ class Trace(trace.Trace):
         if e.op == "destroyed":
             return self._says(e, lambda s, l: s.gone)
         return None
+
+    def _unseen(self, client: str) -> str:
+        """Return a folder of which a client has not seen that nothing is left; "" if there is none."""
+        of = self.evidence.of(client)
+        return min({SSTS, *FOLDERS} - of.empty | {MANIFEST.prefix} - of.whole, default="")
 
     def _of_writer(self, e: Event) -> str | None:
         if e.op == "committed" and ("Writer", update_of(e.body.decode())) not in self.ever:
@@ -217,6 +243,12 @@ class Trace(trace.Trace):
     def _of_client(self, e: Event, which: tuple[int, int]) -> str | None:
         if e.op == "committed" and ("Client", which) not in self.ever:
             raise self._misled(e, "no manifest of the history lists this checkpoint")
+        known = self.evidence.known(e.client, MANIFEST)
+        if e.op in ("dropped", "missing") and which in self.pins.get(known, ()):
+            raise self._misled(e, f"manifest {known} lists it")
+        own = self.evidence.heard(e.client, MANIFEST).stands
+        if e.op == "dropped" and own and which not in self.pins.get(own - 1, ()):
+            raise self._misled(e, f"manifest {own} is its own, and drops another one")
         if e.op == "refused" and self.due_ms is None:
             raise self._misled(e, "no manifest of the history is marked")
         if e.op == "dropped":
