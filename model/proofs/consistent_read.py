@@ -40,7 +40,7 @@ FIELDS = {
         "log": (Place, Term), "size": (Place,), "promised": (Server, Term), "answered": (Term, bool),
         "pc": (Literal["Idle", "Begun", "Indexed", "Confirmed", "Waited", "Done"],), "asked": (Server, bool),
         "leader": (Server, bool), "term": (Term,), "index": (Place,), "got": (Place,), "must": (Place,),
-        "restores": (Count,), "acked": (Place,),
+        "restores": (Count,), "acknowledged": (Place,),
     },
     "Server": {"lead": (Term,), "queued": (Place,), "applied": (Place,)},
 }
@@ -53,7 +53,7 @@ def meaning(_: Any) -> dict:
 
 def initial(c: m.Constants) -> dict[str, dict]:
     shared = {"log": zero, "size": 0, "promised": zero, "answered": nothing, "pc": "Idle", "asked": nothing, "leader": nothing,
-              "term": 0, "index": 0, "got": 0, "must": 0, "restores": 0, "acked": 0}
+              "term": 0, "index": 0, "got": 0, "must": 0, "restores": 0, "acknowledged": 0}
     return {"": shared, "Server": {"lead": 0, "queued": 0, "applied": 0}}
 
 
@@ -91,7 +91,7 @@ def queue(c, s, w):
 def apply(c, s, w):
     n = w.applied + 1
     wrote = s.log(n) == w.lead
-    yield And(n <= w.queued, wrote), (), s.but(acked=larger(s.acked, n)), w.but(applied=n)
+    yield And(n <= w.queued, wrote), (), s.but(acknowledged=larger(s.acknowledged, n)), w.but(applied=n)
     yield And(n <= w.queued, Not(wrote)), (), s, w.but(applied=n)
 
 
@@ -101,7 +101,7 @@ def restore(c, s, w, n: Place):
 
 
 def begin(c, s, w):
-    yield And(at(s.pc, "Idle"), room(w.me, c.ASKED)), (), s.but(pc="Begun", asked=lambda x: x == w.me, must=s.acked), w
+    yield And(at(s.pc, "Idle"), room(w.me, c.ASKED)), (), s.but(pc="Begun", asked=lambda x: x == w.me, must=s.acknowledged), w
 
 
 def index(c, s, w):
@@ -159,7 +159,7 @@ def applied_is_committed(c, s, w: Server):
 
 
 def acked_is_committed(c, s):
-    return And(s.acked >= 0, s.acked <= s.size)
+    return And(s.acknowledged >= 0, s.acknowledged <= s.size)
 
 
 def server_is_known(c, s, w: Server):
@@ -196,7 +196,7 @@ def leader_knows_before(c, s, w: Server, i: Place):
 
 
 def begun_is_committed(c, s):
-    return And(s.must >= 0, s.must <= s.acked, Implies(Not(at(s.pc, "Idle", "Begun")), s.index >= 0))
+    return And(s.must >= 0, s.must <= s.acknowledged, Implies(Not(at(s.pc, "Idle", "Begun")), s.index >= 0))
 
 
 def index_is_enough(c, s):
@@ -238,7 +238,8 @@ def written(role: str, t: Tables) -> Any:
     at_, leader = (next(iter(t[name]), None) for name in ("asked", "leader"))
     of = m.Read(t["pc"], at_, leader, t["term"], t["index"], t["got"], t["must"])
     log = tuple(t["log"][i] for i in range(1, t["size"] + 1))
-    return m.Shared(log, tuple(term for _, term in sorted(t["promised"].items())), t["answered"], of, t["restores"], t["acked"])
+    promised = tuple(term for _, term in sorted(t["promised"].items()))
+    return m.Shared(log, promised, t["answered"], of, t["restores"], t["acknowledged"])
 
 
 def scope(c: Any) -> Scope:  # a Constants without None

@@ -24,8 +24,8 @@ Acknowledgements
 - AckIsKnown: a server that has acknowledged n entries of E(t) has at least the term t, and E(t) has n entries.
 - Retained: an acknowledged entry of term t is on the disk of s. Or E(u) of a later term u, at most the term of s, does not
   have it.
-- VoteFact: a server that has acknowledged such an entry, and voted in a later term w, voted for a candidate that has it. Or E(u)
-  of a term u between t and w does not have it.
+- VoteFact: a server that has acknowledged such an entry, and voted in a later term w, voted for a candidate that has it. Or
+  E(u) of a term u after t, at most w, does not have it.
 - NeverChosen: if E(t) has an entry of term t that a later E(u) does not have, then each quorum has a server that has not
   acknowledged it and has voted in a later term. Such a server never will acknowledge it.
 - CommitIsAcked: what the leader of t has committed ends with an entry of term t that a quorum has acknowledged.

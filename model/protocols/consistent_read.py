@@ -62,7 +62,7 @@ class Shared(NamedTuple):
     read: Read
     restores: int  # so far
     # ghost
-    acked: int  # the entries that are acknowledged
+    acknowledged: int  # the entries that are acknowledged
 
 
 class Server(NamedTuple):
@@ -120,7 +120,7 @@ def apply(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A server applies the next entry. Whoever wrote it acknowledges it then."""
     n = w.applied + 1
     if n <= w.queued:
-        yield (), s._replace(acked=max(s.acked, n)) if s.log[n - 1] == w.lead else s, w._replace(applied=n)
+        yield (), s._replace(acknowledged=max(s.acknowledged, n)) if s.log[n - 1] == w.lead else s, w._replace(applied=n)
 
 
 def restore(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
@@ -135,7 +135,7 @@ def restore(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
 def begin(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A client asks a server."""
     if s.read.pc == "Idle" and below(me, c.ASKED):
-        yield (), s._replace(read=s.read._replace(pc="Begun", at=me, must=s.acked)), w
+        yield (), s._replace(read=s.read._replace(pc="Begun", at=me, must=s.acknowledged)), w
 
 
 def index(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
