@@ -64,6 +64,7 @@ FIELDS = {
         "voted": (Term, Server, Server, bool), "latest": (Server, Term),
         "ruled": (Term, bool), "leads": (Term, Server, bool), "e": (Term, Place, Term), "e_size": (Term, Place),
         "acked": (Term, Server, Place), "disk": (Server, Place, Term), "size": (Server, Place), "committed": (Term, Place),
+        "applied": (Place, Term, bool),
         "restarts": (Count,), "ahead": (Count,), "learned": (Count,), "seen": (Count,),
     },
     "Server": {
@@ -80,7 +81,7 @@ def meaning(_: Any) -> dict:
 def initial(c: m.Constants) -> dict[str, dict]:
     shared = {"stood": nothing, "cl": zero, "cl_size": zero, "voted": nothing, "latest": zero, "ruled": nothing,
               "leads": nothing, "e": zero, "e_size": zero, "acked": zero, "disk": zero, "size": zero, "committed": zero,
-              "restarts": 0, "ahead": 0, "learned": 0, "seen": 0}
+              "applied": nothing, "restarts": 0, "ahead": 0, "learned": 0, "seen": 0}
     return {"": shared, "Server": {"pc": "Follower", "term": 0, "vote": nothing, "commit": 0}}
 
 
@@ -156,10 +157,14 @@ def propose(c, s, w):
 def accept(c, s, w, t: Term, n: Place):
     me = w.me
     guard = And(s.ruled(t), t >= w.term, n > s.acked(t, me), n <= s.e_size(t))
-    same = prefix(s, n, lambda i: s.disk(me, i), lambda i: s.e(t, i))
     acked = s.but(acked=with_ack(s, t, me, n))
-    cut = acked.but(disk=lambda x, i: If(x == me, If(i <= n, s.e(t, i), 0), s.disk(x, i)),
-                    size=lambda x: If(x == me, n, s.size(x)))
+    if c.PREV_MATCH:
+        same = prefix(s, n, lambda i: s.disk(me, i), lambda i: s.e(t, i))
+        cut = acked.but(disk=lambda x, i: If(x == me, If(i <= n, s.e(t, i), 0), s.disk(x, i)))
+    else:
+        guard, same = And(guard, n <= s.size(me) + 1), s.disk(me, n) == s.e(t, n)
+        cut = acked.but(disk=lambda x, i: If(And(x == me, i >= n), If(i == n, s.e(t, n), 0), s.disk(x, i)))
+    cut = cut.but(size=lambda x: If(x == me, n, s.size(x)))
     leads = And(at(w.pc, "Leader"), t == w.term)
     for kept, s2 in ((same, acked), (Not(same), cut)):
         yield And(guard, leads, kept), (t, n), s2, w
@@ -175,9 +180,11 @@ def advance_commit(c, s, w, n: Place):
 
 
 def learn_commit(c, s, w, n: Place):
-    known = s.some(Term, lambda t: And(n <= s.committed(t), prefix(s, n, lambda i: s.disk(w.me, i), lambda i: s.e(t, i))))
+    known = s.some(Term, lambda t: And(n <= s.committed(t), Or(not c.COMMIT_MATCHED, prefix(
+        s, n, lambda i: s.disk(w.me, i), lambda i: s.e(t, i)))))
+    applied = s.but(applied=lambda i, of: Or(s.applied(i, of), And(i >= 1, i <= n, s.disk(w.me, i) == of)))
     guard = And(room(s.learned, c.LEARNED), n > w.commit, n <= s.size(w.me), known)
-    yield guard, (n,), s.but(learned=one_more(s.learned, c.LEARNED)), w.but(commit=n)
+    yield guard, (n,), applied.but(learned=one_more(s.learned, c.LEARNED)), w.but(commit=n)
 
 
 def restart(c, s, w, n: Place):
@@ -239,8 +246,8 @@ def committed_is_durable(c, s, t: Term):
     return Implies(n >= 1, majority(s, lambda x: prefix(s, n, lambda i: s.disk(x, i), lambda i: s.e(t, i))))
 
 
-def applied_is_committed(c, s, w: Server):
-    return Or(w.commit == 0, s.some(Term, lambda t: And(s.ruled(t), w.commit <= s.committed(t))))
+def applied_is_committed(c, s, i: Place, of: Term):
+    return Implies(s.applied(i, of), s.some(Term, lambda t: And(s.ruled(t), i >= 1, i <= s.committed(t), s.e(t, i) == of)))
 
 
 def votes_are_unique(c, s, t: Term):
@@ -422,6 +429,7 @@ MORE = {  # the queries that need something else: "Lemma" and "Property" are of 
     ("Server.BecomeLeader", "VoteFact"): ("LeaderLog", "AckIsKnown", "CandidateIsNoLeader", "CandidateLog"),
     ("Server.BecomeLeader", "NeverChosen"): ("VoteFact", "CandidateIsNoLeader", "CandidateLog", "VoteIsKnown", "LeaderLog"),
     ("Server.BecomeLeader", "CommitIsAcked"): ("LeaderLog", "AckIsKnown", "DiskLog"),
+    ("Server.Propose", "AppliedIsCommitted"): ("CommitIsAcked",),
     ("Server.Propose", "NeverChosen"): ("LaterIsVoted", "AckIsKnown", "LatestIsKnown", "LeaderLog"),
     ("Server.AdvanceCommit", "LeaderLeads"): ("OneLeaderPerTerm", "LeaderLog", "LeaderIsKnown"),
     ("Server.Accept", "Retained"): ("AckIsKnown", "DiskMatches", "LeaderMatches", "DiskLog", "LeaderLog"),
@@ -453,7 +461,8 @@ def read(role: str, value: Any) -> Tables:
         "stood": frozenset(stood), "cl": entries(stood), "cl_size": sizes(stood), "voted": value.votes, "latest": latest,
         "ruled": frozenset(t for t, *_ in value.leaders), "leads": frozenset((t, who) for t, who, _ in value.leaders),
         "e": entries(led), "e_size": sizes(led), "acked": defaultdict(int, {(t, who): n for t, who, n in sorted(value.acks)}),
-        "disk": entries(disks), "size": sizes(disks), "committed": defaultdict(int, dict(value.commits))}
+        "disk": entries(disks), "size": sizes(disks), "committed": defaultdict(int, dict(value.commits)),
+        "applied": value.applied}
 
 
 def write(role: str, t: Tables) -> Any:
@@ -469,7 +478,7 @@ def write(role: str, t: Tables) -> Any:
         acks=frozenset((u, who, n) for (u, who), n in t["acked"].items() if n),
         logs=tuple(log("disk", n, who) for who, n in sorted(t["size"].items())),
         **{name: t[name] for name in ("restarts", "ahead", "learned", "seen")},
-        commits=frozenset((u, n) for u, n in t["committed"].items() if n))
+        commits=frozenset((u, n) for u, n in t["committed"].items() if n), applied=t["applied"])
 
 
 def scope(c: Any) -> Scope:  # a Constants without None
@@ -484,7 +493,8 @@ SMALL = scope(m.Constants(RESTARTS=1))
 SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, axioms={"Meet": meet},
                 lemmas=LEMMAS, needs=NEEDS)
 UNBOUNDED = dict.fromkeys(("CANDIDATES", "MAX_TERM", "MAX_LOG", "AHEAD", "LEARNED", "SEEN", "RESTARTS"))
-SAFEGUARDS = {"VOTE_ONCE", "UP_TO_DATE", "MAJORITY", "OWN_TERM", "SYNC_VOTE", "SYNC_LOG", "SYNC_OWN"}
+SAFEGUARDS = {"VOTE_ONCE", "UP_TO_DATE", "MAJORITY", "PREV_MATCH", "OWN_TERM", "COMMIT_MATCHED", "SYNC_VOTE", "SYNC_LOG",
+              "SYNC_OWN"}
 SAFEGUARDS_OFF = tuple({name: False} for name in m.Constants._fields if name in SAFEGUARDS)
 SYSTEMS = {"": {}}  # that are proved
 # Instances for the tie that together take every action.
@@ -499,8 +509,8 @@ WALKS, STEPS = 6, 60
 
 
 def system(c: m.Constants) -> System:
-    """Return the system; where half of the servers suffice, counterexamples have such quorums, too."""
-    return SYSTEM._replace(scope=scope(m.Constants(RESTARTS=1, MAJORITY=c.MAJORITY)))
+    """Return the system. Counterexamples have quorums of half of the servers if these suffice, and two entries if they must."""
+    return SYSTEM._replace(scope=scope(m.Constants(RESTARTS=1, MAJORITY=c.MAJORITY, MAX_LOG=1 if c.PREV_MATCH else 2)))
 
 
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,

@@ -42,7 +42,9 @@ class Constants(NamedTuple):
     VOTE_ONCE: bool = True  # a server votes for one candidate in a term
     UP_TO_DATE: bool = True  # a candidate whose log ends earlier than the voter's gets no vote
     MAJORITY: bool = True  # a quorum is more than half of the servers; False: half of them suffice
+    PREV_MATCH: bool = True  # a server appends an entry if all before it are the leader's; False: to any log of that length
     OWN_TERM: bool = True  # a leader commits by counting acknowledgements of entries of its own term only
+    COMMIT_MATCHED: bool = True  # a server takes for committed what it knows to be the leader's; False: any entry there
     SYNC_VOTE: bool = True  # term and vote are durable before the vote is sent; False: a restart loses them
     SYNC_LOG: bool = True  # entries are durable before they are acknowledged; False: a restart loses any tail of them
     SYNC_OWN: bool = True  # a leader counts itself after its own sync; False: as soon as it has sent the entries
@@ -65,8 +67,9 @@ class Shared(NamedTuple):
     ahead: int
     learned: int
     seen: int
-    # ghost
+    # ghosts
     commits: frozenset[tuple[Term, int]]  # (term of the leader, how much of its log it has committed): the largest
+    applied: frozenset[tuple[int, Term]]  # (place, entry) of what servers took for committed because they heard so
 
 
 class Server(NamedTuple):
@@ -164,8 +167,9 @@ def accept(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     unless it is in conflict with them. A leader acknowledges what it sent before its own sync."""
     for t, _, log in s.leaders:
         if t >= w.term:
-            for n in range(acked(s, t, me) + 1, len(log) + 1):
-                kept = s.logs[me] if s.logs[me][:n] == log[:n] else log[:n]
+            for n in range(acked(s, t, me) + 1, (len(log) if c.PREV_MATCH else min(len(log), len(s.logs[me]) + 1)) + 1):
+                sent = log[:n] if c.PREV_MATCH else (*s.logs[me][:n - 1], log[n - 1])
+                kept = s.logs[me] if s.logs[me][:n] == sent else sent
                 leads = w.pc == "Leader" and t == w.term
                 after = w._replace(pc="Leader" if leads else "Follower", term=t, vote=w.vote if t == w.term else None)
                 yield (t, n), with_log(with_ack(s, t, me, n), me, kept), after
@@ -188,8 +192,9 @@ def learn_commit(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
         mine = s.logs[me]
         most = max((n for _, n in s.commits), default=0)
         for n in range(w.commit + 1, min(most, len(mine)) + 1):
-            if any(n <= upto and mine[:n] == led(s, t)[:n] for t, upto in s.commits):
-                yield (n,), s._replace(learned=one_more(s.learned, c.LEARNED)), w._replace(commit=n)
+            if not c.COMMIT_MATCHED or any(n <= upto and mine[:n] == led(s, t)[:n] for t, upto in s.commits):
+                applied = s.applied.union(enumerate(mine[:n], 1))
+                yield (n,), s._replace(learned=one_more(s.learned, c.LEARNED), applied=applied), w._replace(commit=n)
 
 
 def restart(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
@@ -241,9 +246,9 @@ def committed_is_durable(c: Constants, s: Shared) -> bool:
     return all(2 * sum(log[:len(of)] == of for log in s.logs) > c.SERVERS for _, of in committed(s))
 
 
-def applied_is_committed(c: Constants, s: Shared, w: Server) -> bool:
-    """A server takes nothing for committed that no leader has committed."""
-    return w.commit <= max((n for _, n in s.commits), default=0)
+def applied_is_committed(c: Constants, s: Shared) -> bool:
+    """A server applies only what a leader has committed at that place."""
+    return all(any(of[i - 1:i] == (entry,) for _, of in committed(s)) for i, entry in s.applied)
 
 
 def two_terms_are_led(c: Constants, s: Shared) -> bool:
@@ -299,7 +304,7 @@ ALWAYS = {
     "LeaderCompleteness": (None, leader_completeness),
     "StateMachineSafety": (None, state_machine_safety),
     "CommittedIsDurable": (None, committed_is_durable),
-    "AppliedIsCommitted": ("Server", applied_is_committed),
+    "AppliedIsCommitted": (None, applied_is_committed),
 }
 SOMETIMES = {
     "TwoTermsAreLed": (None, two_terms_are_led),
@@ -333,7 +338,7 @@ def renamed_servers(part: tuple, names: tuple[int, ...]) -> tuple:
 
 def initial(c: Constants) -> tuple[Shared, tuple[Server, ...]]:
     nobody: frozenset = frozenset()
-    s = Shared(nobody, nobody, (), nobody, ((),) * c.SERVERS, 0, 0, 0, 0, nobody)
+    s = Shared(nobody, nobody, (), nobody, ((),) * c.SERVERS, 0, 0, 0, 0, nobody, nobody)
     if not c.ELECTED:
         return s, (Server(),) * c.SERVERS
     s = s._replace(cands=frozenset({(1, 0, ())}), votes=frozenset((1, i, 0) for i in range(c.SERVERS)), leaders=((1, 0, ()),))

@@ -36,6 +36,7 @@ def test_the_reference_explorer_agrees():
 @pytest.mark.parametrize("off, changed, property_, steps", [
     ("VOTE_ONCE", {}, "OneLeaderPerTerm", 6), ("MAJORITY", {}, "OneLeaderPerTerm", 4),
     ("UP_TO_DATE", {}, "LeaderCompleteness", 9),
+    ("PREV_MATCH", {"MAX_LOG": 2}, "LogMatching", 10), ("COMMIT_MATCHED", {"LEARNED": 1}, "AppliedIsCommitted", 11),
     ("SYNC_VOTE", {"RESTARTS": 1}, "OneLeaderPerTerm", 6), ("SYNC_LOG", {"RESTARTS": 1}, "CommittedIsDurable", 7),
     ("SYNC_OWN", {"AHEAD": 1}, "CommittedIsDurable", 6)])
 def test_with_a_safeguard_off_it_breaks_after_so_many_steps(off, changed, property_, steps):
