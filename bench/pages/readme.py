@@ -61,8 +61,10 @@ def exit_codes() -> str:
 
 
 def implemented(stem: str) -> str:
-    name = f"impl/protocols/{stem}.py" if (ROOT / f"impl/protocols/{stem}.py").exists() else "impl/stores"
-    return f"[{name}]({name})"
+    """Link the implementation. A protocol that has none of its own, and a scenario, is the stores'."""
+    places = [place for place in (f"impl/protocols/{stem}.py", f"impl/{stem}") if (ROOT / place).exists()]
+    name = places[0] if places else "impl/stores" if stem in STEMS else ""
+    return name and f"[{name}]({name})"
 
 
 def proofs_of(stem: str) -> ModuleType | None:

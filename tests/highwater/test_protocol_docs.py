@@ -10,7 +10,7 @@ from highwater.specs.runs import rows
 
 DOCS = Path(__file__).resolve().parents[2] / "docs/protocols"
 STEMS = ("store_primitives", "baseline", "simple_conditional", "sequenced_write", "manifest_epochs",
-         "manifest_migration", "database_gc", "destroy")
+         "manifest_migration", "database_gc", "destroy", "raft", "consistent_read", "log_snapshot")
 
 
 @pytest.mark.parametrize("stem", STEMS)
