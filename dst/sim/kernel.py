@@ -1,7 +1,8 @@
 """Run coroutines in virtual time. Safety: events happen one after another, in an order that the run's choices determine.
 
-A client yields what it awaits: a Request to the store, a Sleep, or the end of a task. The caller of the kernel says when, and
-with what result, the client continues. There is no asyncio and no thread. A task of a client is a Client of its own, so that
+A client yields what it awaits: a Request to the store, a Sleep, the end of a task, or something else of its world, such as an
+operation of its disk, which the kernel tells to `begin`. The caller of the kernel says when, and with what result, the client
+continues. There is no asyncio and no thread. A task of a client is a Client of its own, so that
 every order of their steps can be chosen. A crash ends a client together with its tasks.
 
 Without a `schedule` events happen at their time. With one, an event's time is the earliest at which it may happen. The schedule
@@ -184,9 +185,11 @@ class Kernel:
             self.on_request(client, asked)
         elif type(asked) is Sleep:
             self.at(self.now_ms + max(asked.duration_ms, 1), client.name, self.resume, client, incarnation, None)
-        else:
+        elif type(asked) is Join:
             for task in asked.tasks:
                 task.awaited_by.append((client, incarnation))
+        else:
+            asked.begin(client)
 
     def _end(self, client: Client, result: Any) -> None:
         """Note that a client has ended, and resume who awaits it. Raises RuntimeError for a process whose tasks run."""
