@@ -17,8 +17,9 @@ from highwater.dst.sim.choose import Choice, Lenient
 from highwater.dst.sim.kernel import Event as Waiting
 from highwater.dst.sim.strategies import request_of
 from highwater.dst.simulate import BaseShape, Build, Outcome, simulate
-from highwater.dst.world.faults import FATES, NONE, Weights
+from highwater.dst.world.faults import FATES
 from highwater.dst.world.network import OPS
+from highwater.dst.world.node_faults import AnyWeights
 from highwater.traces.event import Event
 
 BUDGET = 2_000  # runs
@@ -40,7 +41,7 @@ class Shrunk(NamedTuple):
 
     outcome: Outcome
     shape: BaseShape | None  # as given for the run
-    weights: Weights | None
+    weights: AnyWeights | None
     before: Outcome
     runs: int
 
@@ -110,7 +111,7 @@ def befalls(site: str, bound: int) -> bool:
     return bound == len(FATES) and site.rpartition(".")[2] in OPS
 
 
-def shrink(outcome: Outcome, build: Build | None, shape: BaseShape | None = None, weights: Weights | None = None,
+def shrink(outcome: Outcome, build: Build | None, shape: BaseShape | None = None, weights: AnyWeights | None = None,
            budget: int = BUDGET) -> Shrunk:
     """Shrink a failed run in at most `budget` runs, deterministically. `shape` and `weights`: those it was run with.
 
@@ -126,13 +127,14 @@ def shrink(outcome: Outcome, build: Build | None, shape: BaseShape | None = None
                         search.less_work, search.milder_shape, search.fewer_choices, search.smaller_choices):
             improve()
     if measure(search.best) < measure(outcome):
-        return Shrunk(search.best, search.plan.shape, NONE, outcome, search.runs)
+        return Shrunk(search.best, search.plan.shape, search.none, outcome, search.runs)
     return Shrunk(outcome, shape, weights, outcome, search.runs)
 
 
 class Search:
-    def __init__(self, outcome: Outcome, build: Build | None, weights: Weights | None, budget: int):
+    def __init__(self, outcome: Outcome, build: Build | None, weights: AnyWeights | None, budget: int):
         self.scenario = named(outcome.scenario)
+        self.none = self.scenario.no_faults
         self.build, self.budget, self.runs = build, budget, 0
         self.seed, self.strategy, self.wanted = outcome.seed, outcome.strategy, (outcome.kind, outcome.signature)
         self.best, self.size = outcome, measure(outcome)
@@ -160,7 +162,8 @@ class Search:
         self.runs += 1
         chooser = Steered(self.seed, plan)
         strategy = self.strategy if plan.order is None else "random"
-        outcome = simulate(Run(self.seed, self.best.scenario, None, strategy, plan.shape, NONE), self.build, chooser=chooser)
+        outcome = simulate(Run(self.seed, self.best.scenario, None, strategy, plan.shape, self.none), self.build,
+                           chooser=chooser)
         if (outcome.kind, outcome.signature) != self.wanted:
             return False
         size = measure(outcome)

@@ -158,7 +158,8 @@ class Links:
             machines.note(fate, process, number)
         for copy in range(1 + (fate == "doubled")):
             long_ms = machines.long_ms(process, "late") if fate == "late" or copy else 0
-            machines.kernel.at(now_ms + 1 + self._there_ms(process, to) + long_ms, f"{sender} to {to}", machines.nets[to].deliver,
+            there_ms = now_ms + 1 + self._there_ms(process, to) + long_ms
+            machines.kernel.at(there_ms, f"{sender} to {to}", machines.nets[to].deliver,
                                NEW(Delivery, (to, NEW(Message, (sender, body)), number)))
         return fate == "crash"
 

@@ -7,7 +7,7 @@ requests are (faults.py). Fate 0 is no fault.
 from functools import cache
 from typing import NamedTuple
 
-from highwater.dst.world.faults import fates
+from highwater.dst.world.faults import Weights, fates
 
 
 class NodeWeights(NamedTuple):
@@ -28,7 +28,7 @@ class NodeWeights(NamedTuple):
 DISK = ("slow", "failed", "full", "lie", "crash")
 MESSAGES = ("late", "lost", "doubled", "cut", "slow_link", "crash")
 DISK_FATES, MESSAGE_FATES = ("ok", *DISK), ("ok", *MESSAGES)  # a fate is an index into these
-NO_FAULTS = NodeWeights(*[0] * len(NodeWeights._fields))
+AnyWeights = Weights | NodeWeights
 
 
 class Hardware(NamedTuple):
