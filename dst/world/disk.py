@@ -48,6 +48,7 @@ class Disk:
     def __init__(self, machines: "Machines", process: Client):
         self.machines, self.process, self.folder = machines, process, Folder()
         self.full_until_ms = 0
+        self.life = 0  # of the node: an operation of an earlier one has no effect
 
     @coroutine
     def lock(self) -> Asked:
@@ -104,7 +105,7 @@ class Disk:
         if fate != "ok":
             machines.note(fate, client, number)
         kernel.at(done_ms, client.name, self.end, client, client.incarnation, number, asked, fate,
-                  self.folder.begin(op, asked.name), self.process.incarnation)
+                  self.folder.begin(op, asked.name), self.life)
 
     def _duration_ms(self, client: Client, op: str) -> int:
         hardware = self.machines.hardware
@@ -114,7 +115,7 @@ class Disk:
 
     def end(self, client: Client, incarnation: int, number: int, asked: Operation, fate: str, covered: Any, life: int) -> None:
         """Take the effect of an operation, and let its caller go on, unless the process crashed meanwhile."""
-        if self.process.incarnation != life:
+        if self.life != life:
             return
         machines = self.machines
         _, op, name, body, to = asked

@@ -4,7 +4,8 @@ Safety: a node that starts again has the disk that the crash left, and nothing e
 that was written; a crash of the machine leaves what was synced, and of the rest what the run's choices say.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from types import coroutine
 from typing import Any, NamedTuple
 
 from highwater.dst.sim.choose import Choose, Decide
@@ -28,6 +29,22 @@ class Chances(NamedTuple):
     fault: Choose
     decide: Decide
     draw: Callable[[bytes], int]
+
+
+class Exit(NamedTuple):
+    """A client awaits nothing: its process ends now, and is started again."""
+
+    machines: "Machines"
+    process: Client
+
+    def begin(self, client: Client) -> None:
+        self.machines.exit(self.process)
+
+
+@coroutine
+def ended(machines: "Machines", process: Client) -> Generator[Exit, None, None]:
+    """End a node's process, with all its tasks. It is started again after a long time. This never returns."""
+    yield Exit(machines, process)
 
 
 class Machines:
@@ -59,20 +76,27 @@ class Machines:
     def crash(self, process: Client) -> None:
         """Crash a node, and start it again after a long time."""
         self.stop(process)
-        self.kernel.at(self.kernel.now_ms + self.long_ms(process, "restart"), process.name, self._start_again, process)
+        self._start_later(process)
 
     def stop(self, process: Client) -> None:
         """Crash a node's process alone, or its machine."""
-        how, folder = CRASHES[self.fault(process.sites["power"], len(CRASHES))], self.disks[process.name].folder
-        lost = tuple(folder.crash(self.fault, process.sites["lost"])) if how == "machine" else ()
-        folder.ended()
+        how, disk = CRASHES[self.fault(process.sites["power"], len(CRASHES))], self.disks[process.name]
+        lost = tuple(disk.folder.crash(self.fault, process.sites["lost"])) if how == "machine" else ()
+        self._ended(process, disk, how, lost)
+
+    def _ended(self, process: Client, disk: Disk, how: str, lost: tuple[str, ...] = ()) -> None:
+        disk.folder.ended()
+        disk.life += 1
         self._tell(process, "died", how, lost)
         self.kernel.crash(process)
 
-    def end(self, process: Client) -> None:
-        """Note that a node's process ended by itself. It may be started again on what it wrote."""
-        self.disks[process.name].folder.ended()
-        self._tell(process, "died", "process", ())
+    def exit(self, process: Client) -> None:
+        """End a node's process, as it does by itself after an error of its disk, and start it again after a long time."""
+        self._ended(process, self.disks[process.name], "process")
+        self._start_later(process)
+
+    def _start_later(self, process: Client) -> None:
+        self.kernel.at(self.kernel.now_ms + self.long_ms(process, "restart"), process.name, self._start_again, process)
 
     def _start_again(self, process: Client) -> None:
         if not process.done:  # it may have retired meanwhile

@@ -28,6 +28,7 @@ class NodeWeights(NamedTuple):
 DISK = ("slow", "failed", "full", "lie", "crash")
 MESSAGES = ("late", "lost", "doubled", "cut", "slow_link", "crash")
 DISK_FATES, MESSAGE_FATES = ("ok", *DISK), ("ok", *MESSAGES)  # a fate is an index into these
+NO_FAULTS = NodeWeights(*[0] * len(NodeWeights._fields))
 AnyWeights = Weights | NodeWeights
 
 

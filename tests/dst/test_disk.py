@@ -56,6 +56,7 @@ def test_any_subset_of_unsynced_pages_is_kept_and_the_file_may_end_after_any():
 def test_what_was_synced_stays_whatever_is_lost():
     assert left_of(lambda: written(A + B, synced=1)) == {A + B}
     assert left_of(lambda: written(A, B, synced=1)) == {A, A + B, A + ZEROS}
+    assert left_of(lambda: written(A + B, C, synced=1)) == {A + B, A + B + C, A + B + ZEROS}
     # The last page is shared: what was synced of it stays, and the rest is there, or zeros, or cut off.
     assert left_of(lambda: written(b"old", b"new", synced=1)) == {b"old", b"oldnew", b"old\0\0\0"}
     assert left_of(lambda: written(b"one", b"two", b"three", synced=1)) == {
