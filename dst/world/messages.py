@@ -176,7 +176,8 @@ class Links:
 
     def _is_cut(self, sender: str, to: str) -> bool:
         until, now_ms = self.cut_until_ms, self.machines.kernel.now_ms
-        return bool(until) and any(now_ms < until.get(link, 0) for link in ((sender, to), (sender, ""), ("", to)))
+        return bool(until) and sender != to and any(now_ms < until.get(link, 0)
+                                                    for link in ((sender, to), (sender, ""), ("", to)))
 
     def _there_ms(self, process: Client, to: str) -> int:
         machines = self.machines
