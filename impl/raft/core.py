@@ -1,0 +1,179 @@
+"""Safety: servers never apply different entries at one index, whatever the network does, and with any crashes.
+
+Raft without I/O: `step` takes a server's state and one input, and returns the next state and what to do (state.py). It is a
+pure function. Who leads is the subject of elections.py, what the leader and followers do of replication.py and following.py,
+and what must be durable first of effects.py.
+"""
+
+from collections.abc import Callable
+
+from highwater.impl.raft import elections, following, reads, replication, terms, transfer
+from highwater.impl.raft.effects import close, synced
+from highwater.impl.raft.entries import last_index, term_at, without_before
+from highwater.impl.raft.messages import (
+    Append,
+    Appended,
+    Conflict,
+    Heartbeat,
+    HeartbeatReply,
+    InstallSnapshot,
+    Message,
+    PreVote,
+    PreVoteReply,
+    ReadIndex,
+    ReadIndexReply,
+    RequestVote,
+    TimeoutNow,
+    Vote,
+)
+from highwater.impl.raft.state import (
+    FOLLOWER,
+    LEADER,
+    Campaign,
+    Compact,
+    Config,
+    FetchFailed,
+    Input,
+    Installed,
+    Output,
+    Propose,
+    Read,
+    Received,
+    Restart,
+    State,
+    Synced,
+    Tick,
+    TransferTo,
+    Unsynced,
+)
+
+Step = Callable[[State, Input], tuple[State, tuple[Output, ...]]]
+USUAL = Config()
+
+
+def server(me: str, voters: tuple[str, ...], config: Config = USUAL) -> State:
+    """Return the state before the first input, which is Restart. Raises ValueError for bad settings or a server not among
+    `voters`."""
+    config.check()
+    if me not in voters or len(set(voters)) != len(voters):
+        raise ValueError(f"the server {me!r} must be one of the voters {', '.join(voters)}, and each must be named once")
+    return State(me, tuple(sorted(voters)), config)
+
+
+def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
+    """Take one input. Raises Contradiction if a committed entry would change."""
+    return close(state, INPUTS[type(given)](state, given))
+
+
+def restart(state: State, given: Restart) -> State:
+    """Begin as a follower, with what the disk has."""
+    snapshot_term = term_at(given.log, given.snapshot_index)
+    if snapshot_term is None:
+        raise ValueError(f"the log from {given.log.base_index + 1} to {last_index(given.log)} does not go on from the snapshot "
+                         f"up to {given.snapshot_index}")
+    state = state._replace(term=given.term, vote=given.vote, log=given.log, commit=given.snapshot_index,
+                           snapshot=(given.snapshot_index, snapshot_term), random=given.seed % terms.BITS,
+                           durable=Unsynced(0, given.term, given.vote, last_index(given.log)))
+    return terms.with_new_timeout(state)
+
+
+def tick(state: State, given: Tick) -> State:
+    state = state._replace(elapsed=state.elapsed + 1, stalled=state.stalled + 1 if state.unsynced else 0)
+    if state.role != LEADER:
+        return elections.campaign(state) if state.elapsed >= state.timeout else state
+    if elections.is_stalled(state):
+        return terms.become_follower(state, state.term, "")
+    state = transfer.tick(state)
+    if state.elapsed >= state.config.election_ticks:
+        state = elections.check_quorum(state._replace(elapsed=0))
+        if state.role != LEADER:
+            return state
+    state = state._replace(since_heartbeat=state.since_heartbeat + 1)
+    return reads.beat(state) if state.since_heartbeat >= state.config.heartbeat_ticks else state
+
+
+def received(state: State, given: Received) -> State:
+    """Take a message, after the rules on its term."""
+    sender, message = given
+    if sender not in state.voters or sender == state.me or disturbs(state, message):
+        return state
+    if message.term > state.term and not is_hypothetical(message):
+        leader = sender if isinstance(message, Append | Heartbeat | InstallSnapshot) else ""
+        state = terms.become_follower(state, message.term, leader)
+    if message.term < state.term:
+        asks = isinstance(message, Append | Heartbeat | InstallSnapshot | PreVote | RequestVote | ReadIndex)
+        return elections.tell_term(state, sender) if asks else state
+    return MESSAGES[type(message)](state, sender, message)
+
+
+def disturbs(state: State, message: Message) -> bool:
+    """Tell whether to ignore a candidate of a later term, because there is a leader."""
+    return (isinstance(message, PreVote | RequestVote) and message.term > state.term and elections.heard_of_leader(state)
+            and not (isinstance(message, RequestVote) and message.transfer))
+
+
+def is_hypothetical(message: Message) -> bool:
+    """Tell whether the message's term is one that nobody has taken yet."""
+    return isinstance(message, PreVote) or (isinstance(message, PreVoteReply) and message.granted)
+
+
+def from_leader(rule: Callable) -> Callable:
+    """Precede a rule by another one: the sender of such a message leads this term."""
+    def applied(state: State, sender: str, message: Message) -> State:
+        if state.role == LEADER:
+            raise following.Contradiction(f"{state.me} and {sender} both lead term {state.term}: a server voted twice; compare "
+                                          "the logs before any node is restarted")
+        if state.leader != sender or state.role != FOLLOWER:
+            state = terms.become_follower(state, state.term, sender)
+        return rule(state._replace(elapsed=0), sender, message)
+    return applied
+
+
+def at_leader(rule: Callable) -> Callable:
+    """Let a rule hold only while this server leads."""
+    return lambda state, sender, message: rule(state, sender, message) if state.role == LEADER else state
+
+
+def disk_synced(state: State, given: Synced) -> State:
+    state = elections.own_vote(synced(state, given.number))
+    return replication.advance_commit(state) if state.role == LEADER else state
+
+
+def compact(state: State, given: Compact) -> State:
+    """Forget entries that a snapshot covers. An older snapshot than the known one changes nothing."""
+    if given.snapshot_index <= state.snapshot[0]:
+        return state
+    last_term = term_at(state.log, given.snapshot_index)
+    assert last_term is not None and given.index <= given.snapshot_index <= state.commit
+    index = max(given.index, state.log.base_index)
+    return state._replace(snapshot=(given.snapshot_index, last_term), log=without_before(state.log, index))
+
+
+INPUTS: dict[type, Callable] = {
+    Restart: restart,
+    Tick: tick,
+    Received: received,
+    Synced: disk_synced,
+    Propose: lambda state, given: replication.propose(state, given.bodies),
+    Read: lambda state, given: reads.read(state, given.read),
+    TransferTo: lambda state, given: transfer.transfer(state, given.target),
+    Campaign: lambda state, given: elections.campaign(state),
+    Compact: compact,
+    Installed: lambda state, given: following.installed(state, given.index, given.last_term),
+    FetchFailed: lambda state, given: state._replace(fetching=None),
+}
+MESSAGES: dict[type, Callable] = {
+    PreVote: elections.pre_vote_asked,
+    PreVoteReply: elections.pre_vote_answered,
+    RequestVote: elections.vote_asked,
+    Vote: elections.vote_answered,
+    Append: from_leader(following.append),
+    Appended: at_leader(replication.appended),
+    Conflict: at_leader(replication.refused),
+    Heartbeat: from_leader(following.heartbeat),
+    HeartbeatReply: at_leader(replication.heartbeat_answered),
+    InstallSnapshot: from_leader(following.offered),
+    ReadIndex: reads.asked,
+    ReadIndexReply: lambda state, sender, message: reads.answered(state, message),
+    TimeoutNow: lambda state, sender, message: elections.campaign(state, transfer=True),
+}

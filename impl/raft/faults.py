@@ -1,0 +1,64 @@
+"""Defines the errors that a node of a Raft group raises: what a folder is refused for, and what a caller may be told."""
+
+from highwater.impl.errors import Definite, Indefinite
+
+REJOIN = ("this node may have lost what it acknowledged, so it must not vote again under its id: restore the file from a copy, "
+          "or let the node join under a new id with `highwater raft rejoin`")
+
+
+class FolderRefused(Definite):
+    """A node does not start in this folder. Nothing in it was changed."""
+
+
+class Damaged(FolderRefused):
+    """A file does not have what was durable in it."""
+
+    def __init__(self, file: str, offset: int, what: str):
+        self.file, self.offset = file, offset
+        super().__init__(f"{file}: byte {offset:,}: {what}; {REJOIN}")
+
+
+class OtherNode(FolderRefused):
+    """The folder belongs to another node."""
+
+
+class OtherVersion(FolderRefused):
+    """Another version of highwater wrote the file, in a form that this one does not know."""
+
+
+class NotLeader(Definite):
+    """This node does not lead, so it took no entry. `leader` names the one to ask, if it is known."""
+
+    def __init__(self, me: str, leader: str):
+        self.leader = leader
+        hint = f"ask {leader!r}" if leader and leader != me else "no leader is known, try again later"
+        super().__init__(f"{me!r} does not lead: {hint}")
+
+
+class TooLarge(Definite):
+    """The entry is larger than the group takes."""
+
+
+class QueueFull(Definite):
+    """The leader has too many entries that are not committed yet: try again later."""
+
+
+class Overwritten(Definite):
+    """Another leader's entry was committed in the place of this one, which has no effect and never will have one."""
+
+
+class LeadershipLost(Indefinite):
+    """The node took the entry as the leader, and leads no more: a later leader may commit it, or not. It is applied once at
+    most, but a caller who proposes it again may have it applied twice."""
+
+
+class TransferFailed(Indefinite):
+    """The leader did not hand over in time. The target may still win an election that it began."""
+
+
+class NodeStopped(Indefinite):
+    """The node stopped while the call waited: what it proposed may be committed, or not."""
+
+
+class NotRunning(Definite):
+    """The node is not running: nothing was proposed. `why` tells the failure that stopped it, or that it was closed."""

@@ -1,0 +1,77 @@
+"""Safety: a follower's log equals its leader's as far as it says so, and never loses a committed entry.
+
+The follower's side of replication.
+"""
+
+from highwater.impl.raft.effects import begin_anew, emit, put, send_in_term, send_when_durable
+from highwater.impl.raft.entries import agreeing, last_index, term_at
+from highwater.impl.raft.messages import Append, Appended, Conflict, Heartbeat, HeartbeatReply, InstallSnapshot
+from highwater.impl.raft.state import FOLLOWER, LEADER, FetchSnapshot, Restore, State
+
+
+class Contradiction(Exception):
+    """A committed entry would change: one of the servers lost what it had made durable, or has a bug. The server must stop."""
+
+
+def append(state: State, leader: str, message: Append) -> State:
+    """Take the leader's entries, in the place of entries that contradict them."""
+    if message.prev_index < state.commit:
+        return send_when_durable(state, leader, Appended(state.term, state.commit))
+    if term_at(state.log, message.prev_index) != message.prev_term:
+        hint = agreeing(state.log, message.prev_index, message.prev_term)
+        return send_in_term(state, leader, Conflict(state.term, message.prev_index, *hint))
+    match = message.prev_index + len(message.entries)
+    new = first_difference(state, message)
+    if new < len(message.entries):
+        first = message.prev_index + 1 + new
+        check_uncommitted(state, first)
+        state = put(state, first, message.entries[new:])
+    state = state._replace(commit=max(state.commit, min(message.commit, match)))
+    return send_when_durable(state, leader, Appended(state.term, match))
+
+
+def first_difference(state: State, message: Append) -> int:
+    """Return how many of the message's entries the log has already. What follows those in the log is cut only for others."""
+    for place, entry in enumerate(message.entries):
+        if term_at(state.log, message.prev_index + 1 + place) != entry.term:
+            return place
+    return len(message.entries)
+
+
+def check_uncommitted(state: State, first: int) -> None:
+    """Raises Contradiction if the log would be cut before its commit index."""
+    if first <= state.commit:
+        raise Contradiction(f"{state.me}: entry {first} is committed, and {state.leader}, which leads term {state.term}, has "
+                            "another one: a server lost what it had made durable; compare the logs before you start any again")
+
+
+def heartbeat(state: State, leader: str, message: Heartbeat) -> State:
+    """Learn the commit index, and tell the leader that it leads."""
+    state = state._replace(commit=max(state.commit, min(message.commit, last_index(state.log))))
+    return send_in_term(state, leader, HeartbeatReply(state.term, message.round))
+
+
+def offered(state: State, leader: str, message: InstallSnapshot) -> State:
+    """Fetch the offered snapshot, unless the log has as much, or a fetch is under way."""
+    if message.index <= state.commit:
+        return send_when_durable(state, leader, Appended(state.term, state.commit))
+    if state.fetching is not None:
+        return state
+    state = state._replace(fetching=(message.index, message.last_term))
+    return emit(state, FetchSnapshot(leader, message.index, message.last_term))
+
+
+def installed(state: State, index: int, last_term: int) -> State:
+    """Go on after an installed snapshot, which only holds what is committed. A log that has its last entry stays.
+
+    A server that leads by now has all of it in its log.
+    """
+    state = state._replace(fetching=None)
+    if index <= state.commit or state.role == LEADER:
+        return state
+    if term_at(state.log, index) != last_term:
+        state = begin_anew(state, index, last_term)
+    state = emit(state._replace(commit=index, snapshot=(index, last_term)), Restore(index))
+    if state.role == FOLLOWER and state.leader:
+        state = send_when_durable(state, state.leader, Appended(state.term, index))
+    return state

@@ -1,0 +1,62 @@
+"""Safety: a record is read as it was written, or not at all.
+
+The form of a record in a segment of the log, integers big-endian: u32 length and u32 CRC-32C of what follows; then u8 type, u64
+index, u64 term, u64 batch, and the body. A batch is what was made durable by one sync; the last record of each batch has the
+highest bit of its type set, so that one can tell which batch a record after it would be of.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from highwater.impl.codecs.crc32c import crc32c
+
+HEAD, HARD, TRUNCATE, ENTRY = 1, 2, 3, 4  # types: segment head, hard state, cut of the log, entry
+LAST = 0x80
+PREFIX, FIELDS = Struct(">II"), Struct(">BQQQ")
+BEFORE_BODY = PREFIX.size + FIELDS.size
+
+
+class Record(NamedTuple):
+    """A record, or what one is made of: `end` is where the next one begins."""
+
+    type: int
+    index: int
+    term: int
+    batch: int
+    body: bytes
+    is_last: bool = False  # of its batch
+    end: int = 0
+
+
+def encoded(record: Record) -> bytes:
+    content = FIELDS.pack(record.type | (LAST if record.is_last else 0), record.index, record.term, record.batch) + record.body
+    return PREFIX.pack(len(content), crc32c(content)) + content
+
+
+def batch_of(records: list[Record]) -> bytes:
+    """Return the bytes of one batch; its last record is marked."""
+    return b"".join(encoded(record) for record in [*records[:-1], records[-1]._replace(is_last=True)])
+
+
+def record_at(data: bytes, start: int) -> Record | None:
+    """Return the record that begins at `start`; None if there is none, or not as it was written."""
+    if start + BEFORE_BODY > len(data):
+        return None
+    length, crc = PREFIX.unpack_from(data, start)
+    content = start + PREFIX.size
+    end = content + length
+    if length < FIELDS.size or end > len(data) or crc32c(data[content:end]) != crc:
+        return None
+    type_, index, term, batch = FIELDS.unpack_from(data, content)
+    return Record(type_ & ~LAST, index, term, batch, data[start + BEFORE_BODY:end], bool(type_ & LAST), end)
+
+
+def records_behind(data: bytes, start: int) -> Iterator[Record]:
+    """Yield the records that begin anywhere after `start`, where none can be read. They are told by their checksums only."""
+    position = start + 1
+    while position + BEFORE_BODY <= len(data):
+        record = record_at(data, position)
+        if record is not None:
+            yield record
+        position = record.end if record is not None else position + 1

@@ -1,0 +1,120 @@
+"""Safety: what is taken for a snapshot was written whole and read back, and never replaces a later one.
+
+A snapshot is the machine's content up to an entry. Its file: the magic, u16 version, u64 index and u64 term of that entry, u16
+number of voters, each with u16 length and name, u64 length of the content, the content, and u32 CRC-32C of all before;
+integers big-endian. It is written under another name, synced, renamed, its name synced, and read back. Only then may the log be
+cut, and older snapshots go.
+"""
+
+from struct import Struct, error, unpack_from
+from typing import NamedTuple
+
+from highwater.impl.codecs.crc32c import crc32c
+from highwater.impl.node_world import Disk, DiskFailed
+from highwater.impl.raft.faults import Damaged, FolderRefused, OtherVersion
+
+MAGIC, VERSION = b"hwraftsn", 1
+FIXED, CONTENT, SUM = Struct(">8sHQQH"), Struct(">Q"), Struct(">I")
+TEMPORARY = "snapshot.tmp"
+PIECE_BYTES = 1 << 20  # of one append
+
+
+class Snapshot(NamedTuple):
+    """A snapshot of the machine."""
+
+    index: int
+    term: int  # of the entry at `index`
+    voters: tuple[str, ...]
+    content: bytes
+
+
+EMPTY = Snapshot(0, 0, (), b"")
+
+
+def name_of(index: int, term: int) -> str:
+    return f"snapshot-{index:016d}-{term:016d}"
+
+
+def is_snapshot(name: str) -> bool:
+    return name.startswith("snapshot-")
+
+
+def encoded(snapshot: Snapshot) -> bytes:
+    names = b"".join(len(name.encode()).to_bytes(2, "big") + name.encode() for name in snapshot.voters)
+    data = FIXED.pack(MAGIC, VERSION, snapshot.index, snapshot.term, len(snapshot.voters)) + names
+    data += CONTENT.pack(len(snapshot.content)) + snapshot.content
+    return data + SUM.pack(crc32c(data))
+
+
+def decoded(name: str, data: bytes) -> Snapshot:
+    """Return the snapshot in a file. Raises Damaged, OtherVersion."""
+    if len(data) >= 10 and data[:8] == MAGIC and data[8:10] != VERSION.to_bytes(2, "big"):
+        raise OtherVersion(f"{name}: a snapshot of version {int.from_bytes(data[8:10], 'big')}, and this highwater reads "
+                           f"version {VERSION}: start the version of highwater that wrote it")
+    if len(data) < FIXED.size + CONTENT.size + SUM.size or SUM.unpack(data[-SUM.size:]) != (crc32c(data[:-SUM.size]),):
+        raise Damaged(name, 0, f"the checksum of the snapshot's {len(data):,} bytes is wrong: it is cut or changed")
+    try:
+        magic, _, index, term, number = FIXED.unpack_from(data)
+        position, voters = FIXED.size, list[str]()
+        for _ in range(number):
+            (length,) = unpack_from(">H", data, position)
+            voters.append(data[position + 2:position + 2 + length].decode())
+            position += 2 + length
+        (size,) = CONTENT.unpack_from(data, position)
+    except (error, UnicodeDecodeError) as problem:
+        raise Damaged(name, 0, f"the snapshot's head cannot be read: {problem}") from problem
+    content = data[position + CONTENT.size:-SUM.size]
+    if magic != MAGIC or len(content) != size:
+        raise Damaged(name, 0, "the file is no snapshot")
+    return Snapshot(index, term, tuple(voters), content)
+
+
+async def store(disk: Disk, snapshot: Snapshot) -> None:
+    """Make a snapshot durable, and verify it. Raises DiskFull, DiskFailed; then earlier snapshots and the log are as before."""
+    name, data = name_of(snapshot.index, snapshot.term), encoded(snapshot)
+    await disk.create(TEMPORARY)
+    for start in range(0, len(data), PIECE_BYTES):
+        await disk.append(TEMPORARY, data[start:start + PIECE_BYTES])
+    await disk.sync(TEMPORARY)
+    await disk.rename(TEMPORARY, name)
+    await disk.sync_names()
+    if await disk.read(name) != data:
+        raise DiskFailed(f"{name}: the disk does not give back what was written to it; look at the disk, then start the node "
+                         "again")
+
+
+async def remove_older(disk: Disk, kept: Snapshot) -> None:
+    """Remove all snapshots before `kept`, which must have been verified."""
+    older = [name for name in await disk.names() if is_snapshot(name) and name < name_of(kept.index, kept.term)]
+    for name in older:
+        await disk.remove(name)
+    if older:
+        await disk.sync_names()
+
+
+async def load(disk: Disk) -> tuple[Snapshot, list[tuple[str, FolderRefused]]]:
+    """Return the newest snapshot that can be read, or EMPTY, and the files that are newer but cannot be, with what is wrong.
+
+    The caller must refuse the folder for those, unless the log goes on from the older snapshot: it is cut only after a snapshot
+    was verified. Raises OtherVersion.
+    """
+    bad: list[tuple[str, FolderRefused]] = []
+    for name in reversed([name for name in await disk.names() if is_snapshot(name)]):
+        data = await disk.read(name)
+        try:
+            snapshot = decoded(name, data)
+        except Damaged as damage:
+            bad.append((name, damage))
+            continue
+        if name != name_of(snapshot.index, snapshot.term):
+            bad.append((name, Damaged(name, 0, f"it holds the snapshot up to entry {snapshot.index:,}: the file was renamed")))
+            continue
+        return snapshot, bad
+    return EMPTY, bad
+
+
+async def remove_unfinished(disk: Disk, bad: list[tuple[str, FolderRefused]]) -> None:
+    """Remove files that never became a snapshot, and make the names of the others durable."""
+    for name in [*(name for name in await disk.names() if name == TEMPORARY), *(name for name, _ in bad)]:
+        await disk.remove(name)
+    await disk.sync_names()

@@ -1,0 +1,46 @@
+"""Safety: a server's term never falls, and it forgets its vote only with its term.
+
+How a server goes into a term as a follower, and what a majority is.
+"""
+
+from highwater.impl.raft.effects import emit, send
+from highwater.impl.raft.messages import ReadIndexReply
+from highwater.impl.raft.state import FOLLOWER, LEADER, ReadRefused, State, StepDown
+
+BITS = 1 << 64
+
+
+def majority(state: State) -> int:
+    """Return how many servers any two quorums need, so that they have one in common."""
+    return len(state.voters) // 2 + 1
+
+
+def others(state: State) -> tuple[str, ...]:
+    return tuple(name for name in state.voters if name != state.me)
+
+
+def with_new_timeout(state: State) -> State:
+    """Draw the next election timeout, between `election_ticks` and just below twice as many, and wait from now on."""
+    random = (state.random * 6364136223846793005 + 1442695040888963407) % BITS
+    ticks = state.config.election_ticks
+    return state._replace(random=random, timeout=ticks + (random >> 33) % ticks, elapsed=0)
+
+
+def become_follower(state: State, term: int, leader: str) -> State:
+    """Be a follower in `term`, which is not lower than the own one. `leader`: "" if it is not known."""
+    if state.role == LEADER:
+        state = emit(refuse_reads(state, leader), StepDown(state.term))
+    if term > state.term:
+        state = state._replace(term=term, vote="", held=())
+    return with_new_timeout(state._replace(role=FOLLOWER, leader=leader, granted=frozenset(), refused=frozenset(),
+                                           followers=(), transfer=None))
+
+
+def refuse_reads(state: State, leader: str) -> State:
+    """Refuse all reads that wait for a confirmation: in a later term of the same leader their index may be too low."""
+    for pending in state.reads:
+        if pending.asker == state.me:
+            state = emit(state, ReadRefused(pending.read, leader))
+        else:
+            state = send(state, pending.asker, ReadIndexReply(state.term, pending.read, -1))
+    return state._replace(reads=())
