@@ -53,7 +53,6 @@ LIMITS = {  # the values that an instance may have
 
 Term = int
 Log = tuple[Term, ...]
-NOBODY = -1
 
 
 class Shared(NamedTuple):
@@ -73,7 +72,7 @@ class Shared(NamedTuple):
 class Server(NamedTuple):
     pc: str = "Follower"  # Follower, Candidate, Leader
     term: Term = 0  # durable
-    vote: int = NOBODY  # durable: for whom, in this term
+    vote: int | None = None  # durable: for whom, in this term
     commit: int = 0  # how much it knows to be committed
 
 
@@ -120,7 +119,7 @@ def timeout(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
 def grant(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A server votes for a candidate."""
     for t, who, *ends in sorted(s.cands):
-        free = t > w.term or (t == w.term and (w.vote == NOBODY or not c.VOTE_ONCE))
+        free = t > w.term or (t == w.term and (w.vote is None or not c.VOTE_ONCE))
         if who != me and free and (not c.UP_TO_DATE or tuple(ends) >= last(s.logs[me])) and (t, me, who) not in s.votes:
             yield (t, who), s._replace(votes=s.votes | {(t, me, who)}), w._replace(pc="Follower", term=t, vote=who)
 
@@ -139,7 +138,7 @@ def see_term(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
         s2 = s._replace(seen=one_more(s.seen, c.SEEN))
         for t in sorted({t for t, *_ in s.cands}):
             if t > w.term:
-                yield (t,), s2, w._replace(pc="Follower", term=t, vote=NOBODY)
+                yield (t,), s2, w._replace(pc="Follower", term=t, vote=None)
             elif t == w.term and w.pc == "Candidate" and any(term == t for term, *_ in s.leaders):
                 yield (t,), s2, w._replace(pc="Follower")
 
@@ -168,7 +167,7 @@ def accept(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
             for n in range(acked(s, t, me) + 1, len(log) + 1):
                 kept = s.logs[me] if s.logs[me][:n] == log[:n] else log[:n]
                 leads = w.pc == "Leader" and t == w.term
-                after = w._replace(pc="Leader" if leads else "Follower", term=t, vote=w.vote if t == w.term else NOBODY)
+                after = w._replace(pc="Leader" if leads else "Follower", term=t, vote=w.vote if t == w.term else None)
                 yield (t, n), with_log(with_ack(s, t, me, n), me, kept), after
 
 
@@ -325,7 +324,7 @@ def renamed_servers(part: tuple, names: tuple[int, ...]) -> tuple:
                 acks=frozenset((t, names[who], n) for t, who, n in part.acks),
                 logs=tuple(part.logs[i] for i in places))
         case Server():
-            return part._replace(vote=names[part.vote] if part.vote != NOBODY else NOBODY)
+            return part._replace(vote=None if part.vote is None else names[part.vote])
         case _:
             return part
 
