@@ -27,6 +27,14 @@ class Request(NamedTuple):
     condition: str = ""
 
 
+class Delivery(NamedTuple):
+    """A message that is under way to a node."""
+
+    to: str
+    message: Any
+    number: int
+
+
 class Sleep(NamedTuple):
     duration_ms: int
 

@@ -9,10 +9,10 @@ from types import coroutine
 from typing import Any, NamedTuple
 
 from highwater.dst.sim.choose import Choose, Decide
-from highwater.dst.sim.kernel import Client, Kernel
+from highwater.dst.sim.kernel import Client, Delivery, Kernel
 from highwater.dst.world.disk import Disk
 from highwater.dst.world.faults import long_time_ms
-from highwater.dst.world.messages import Delivery, Links, Net
+from highwater.dst.world.messages import Links, Net
 from highwater.dst.world.node_faults import Hardware, NodeWeights, disk_fates, message_fates
 from highwater.dst.world.signals import SimulatedSignals
 from highwater.dst.world.store import NEW

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from types import coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from highwater.dst.sim.kernel import Client
+from highwater.dst.sim.kernel import Client, Delivery
 from highwater.dst.world.node_faults import MESSAGE_FATES
 from highwater.dst.world.store import NEW
 from highwater.impl.node_world import Message
@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 
 CUTS = ("link", "from", "to", "both ways")  # what is lost: from the sender to one, from it, to it, or from it and to it
 SLOWER = 10  # times, on a slow link
-
-
-class Delivery(NamedTuple):
-    """A message that is under way. It waits among the kernel's events."""
-
-    to: str
-    message: Message
-    number: int
 
 
 class Receive(NamedTuple):

@@ -8,8 +8,8 @@ import pytest
 
 from highwater.dst.actors import METRICS
 from highwater.dst.sim.choose import Chooser, Lenient, Strict, TapeMismatch, drawing, drawing_of
-from highwater.dst.sim.kernel import Client, Kernel
-from highwater.dst.sim.strategies import STRATEGIES
+from highwater.dst.sim.kernel import Client, Delivery, Kernel, Request
+from highwater.dst.sim.strategies import STRATEGIES, racing
 from highwater.dst.simulate import scheduled
 from highwater.dst.world.clock import ClientClock
 from highwater.dst.world.ids import ClientIds
@@ -265,6 +265,13 @@ def test_a_cut_is_of_one_direction_unless_it_is_of_both(kind, lost):
             ("Node#0.cut", 63, 64)]
     play({f"Node#{me}": lambda world, run, me=me: node(world, me) for me in range(3)}, chooser=Lenient(0, tape))
     assert arrived == {(sender, to) for sender in range(3) for to in range(3)} - lost
+
+
+def test_messages_race_only_with_messages_to_the_same_node():
+    one, two, other = Delivery("Node#0", "a", 1), Delivery("Node#0", "b", 2), Delivery("Node#1", "b", 2)
+    put = Request("put", "k", b"")
+    assert racing(one, two) and not racing(one, other) and not racing(one, put) and not racing(put, one)
+    assert racing(put, put) and not racing(one, None)
 
 
 # --- one node alone
