@@ -14,7 +14,7 @@ class Damaged(FolderRefused):
     """A file does not have what was durable in it."""
 
     def __init__(self, file: str, offset: int, what: str):
-        self.file, self.offset = file, offset
+        self.file, self.offset, self.what = file, offset, what
         super().__init__(f"{file}: byte {offset:,}: {what}; {REJOIN}")
 
 
@@ -41,10 +41,6 @@ class TooLarge(Definite):
 
 class QueueFull(Definite):
     """The leader has too many entries that are not committed yet: try again later."""
-
-
-class Overwritten(Definite):
-    """Another leader's entry was committed in the place of this one, which has no effect and never will have one."""
 
 
 class LeadershipLost(Indefinite):

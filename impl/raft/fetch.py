@@ -28,11 +28,11 @@ class Chunk(NamedTuple):
     body: bytes
 
 
-def chunk_of(asked: FetchChunk, index: int, last_term: int, data: bytes, most_bytes: int) -> Chunk:
-    """Answer from the snapshot (index, last_term), whose file is `data`."""
-    if (asked.index, asked.last_term) != (index, last_term) or not 0 <= asked.offset < len(data):
-        return Chunk(asked.index, asked.last_term, asked.offset, 0, b"")
-    return Chunk(index, last_term, asked.offset, len(data), data[asked.offset:asked.offset + most_bytes])
+def chunk_of(asked: FetchChunk, snapshot: Snapshot, data: bytes, most_bytes: int) -> Chunk:
+    """Answer from the own snapshot, whose file is `data`."""
+    if asked[:2] != (snapshot.index, snapshot.term) or not 0 <= asked.offset < len(data):
+        return Chunk(*asked, 0, b"")
+    return Chunk(*asked, len(data), data[asked.offset:asked.offset + most_bytes])
 
 
 class Fetched:

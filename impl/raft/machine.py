@@ -13,7 +13,7 @@ class Command(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """A machine: its first state, and pure functions of it. None of them may depend on a clock, a random number or a set's order.
+    """A machine: its first state, and pure functions of it. They must not depend on a clock, on chance, or on a set's order.
 
     A caller who got an indefinite error may propose the same again, so a machine that must not apply it twice recognises that.
     """

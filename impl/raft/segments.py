@@ -66,17 +66,17 @@ def check_torn(name: str, data: bytes, position: int, before: Record | None, new
     """Raises Damaged if the record at `position` cannot be read, but was durable once."""
     if not newest:
         raise Damaged(name, position, "no record can be read here, and a later segment follows")
-    batch = 0 if before is None else before.batch + before.is_last  # of what cannot be read; 0 for a head: any is later
-    for record in records_behind(data, position):
-        if record.batch > batch:
-            raise Damaged(name, position, f"no record can be read here, but one of a later batch ends at byte {record.end:,}")
+    batch = 0 if before is None else before.batch + before.is_last  # of what cannot be read; 0: a head, all are later
+    for later in records_behind(data, position):
+        if later.batch > batch:
+            raise Damaged(name, position, f"no record can be read here, and one of a later batch ends at byte {later.end:,}")
 
 
 def check_order(name: str, position: int, record: Record, before: Record | None) -> None:
     """Raises Damaged unless the record may follow the one before it, OtherVersion if its type is unknown."""
     if record.type not in (HEAD, HARD, TRUNCATE, ENTRY):
-        raise OtherVersion(f"{name}: byte {position:,}: a record of type {record.type}, which version {VERSION} of the log does "
-                           "not have: start the version of highwater that wrote it")
+        raise OtherVersion(f"{name}: byte {position:,}: a record of type {record.type}, which version {VERSION} of the log "
+                           "does not have: start the version of highwater that wrote it")
     if (record.type == HEAD) != (before is None):
         raise Damaged(name, position, "the segment's head is not where it belongs")
     if before is not None and record.batch != before.batch + before.is_last:

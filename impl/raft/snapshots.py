@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from highwater.impl.codecs.crc32c import crc32c
 from highwater.impl.node_world import Disk, DiskFailed
-from highwater.impl.raft.faults import Damaged, FolderRefused, OtherVersion
+from highwater.impl.raft.faults import Damaged, OtherVersion
 
 MAGIC, VERSION = b"hwraftsn", 1
 FIXED, CONTENT, SUM = Struct(">8sHQQH"), Struct(">Q"), Struct(">I")
@@ -92,13 +92,13 @@ async def remove_older(disk: Disk, kept: Snapshot) -> None:
         await disk.sync_names()
 
 
-async def load(disk: Disk) -> tuple[Snapshot, list[tuple[str, FolderRefused]]]:
+async def load(disk: Disk) -> tuple[Snapshot, list[tuple[str, Damaged]]]:
     """Return the newest snapshot that can be read, or EMPTY, and the files that are newer but cannot be, with what is wrong.
 
     The caller must refuse the folder for those, unless the log goes on from the older snapshot: it is cut only after a snapshot
     was verified. Raises OtherVersion.
     """
-    bad: list[tuple[str, FolderRefused]] = []
+    bad: list[tuple[str, Damaged]] = []
     for name in reversed([name for name in await disk.names() if is_snapshot(name)]):
         data = await disk.read(name)
         try:
@@ -113,7 +113,7 @@ async def load(disk: Disk) -> tuple[Snapshot, list[tuple[str, FolderRefused]]]:
     return EMPTY, bad
 
 
-async def remove_unfinished(disk: Disk, bad: list[tuple[str, FolderRefused]]) -> None:
+async def remove_unfinished(disk: Disk, bad: list[tuple[str, Damaged]]) -> None:
     """Remove files that never became a snapshot, and make the names of the others durable."""
     for name in [*(name for name in await disk.names() if name == TEMPORARY), *(name for name, _ in bad)]:
         await disk.remove(name)

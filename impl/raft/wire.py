@@ -1,7 +1,7 @@
 """Safety: bytes are taken for a message only if they are one from their first to their last.
 
-The form of messages between nodes: u8 version, u8 kind, then the fields in their order. An integer is i64, a truth value u8, text
-and bytes are u32 length and content, entries are u32 number and, for each, u64 term, u8 kind and its bytes. Big-endian.
+The form of messages between nodes: u8 version, u8 kind, then the fields in their order. An integer is i64, a truth value u8,
+text and bytes are u32 length and content, entries are u32 number and, for each, u64 term, u8 kind and its bytes. Big-endian.
 """
 
 from collections.abc import Callable

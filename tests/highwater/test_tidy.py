@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 OURS = {"specs", "model", "impl", "traces", "dst", "highwater", "bench"}
 SEAM = {"impl.errors", "impl.layout", "impl.world"}
+NODE_SEAM = {"impl.errors", "impl.node_world", "impl.world"}
 REFINEMENT = {"traces.calls", "traces.event", "traces.form", "traces.options", "traces.reads", "traces.refine", "traces.follow",
               "traces.store", "traces.trace"}
 SIMULATION = {"dst.actors", "dst.bundle", "dst.run_spec", "dst.scenario", "dst.scenarios", "dst.sim", "dst.simulate",
@@ -30,12 +31,13 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "model/proofs/functions": ({"model.functions", "model.proofs.engine"}, {"z3"}),
     "model/proofs/refinements": ({"model.proofs", "model.protocols", "model.refinements"}, set()),
     "impl": (SEAM, set()),
-    "impl/codecs": ({"impl.errors"}, set()),
+    "impl/codecs": ({"impl.errors"}, {"google_crc32c"}),
     "impl/manifests": ({"impl.errors", "impl.codecs"}, set()),
     "impl/db": ({*SEAM, "impl.codecs", "impl.manifests", "impl.protocols"}, {"pyarrow"}),
     "impl/protocols": ({*SEAM, "impl.codecs"}, set()),
+    "impl/raft": ({*NODE_SEAM, "impl.codecs"}, set()),
     "impl/kv": ({*SEAM, "impl.codecs", "impl.protocols"}, set()),
-    "impl/stores": ({*SEAM, "impl.protocols.boundary_object"}, {"boto3", "botocore", "ulid"}),
+    "impl/stores": ({*SEAM, *NODE_SEAM, "impl.protocols.boundary_object"}, {"boto3", "botocore", "ulid"}),
     "traces": ({*REFINEMENT, "model.core", "model.explore.tabulated", "impl.layout"}, set()),
     "traces/protocols": ({*REFINEMENT, "model.core", "model.protocols", "model.explore.tabulated", "impl.layout", "impl.errors",
                           "impl.codecs", "traces.recorded"}, set()),

@@ -1,8 +1,8 @@
 """Walks a cluster of pure Raft servers at random, and checks at every step what must hold of them.
 
 Messages are lost, doubled and reordered; a server crashes, and keeps any beginning of what it had not synced. Checked are:
-one leader a term (R1), log matching (R2), leader completeness (R3), state machine safety (R4), that what is committed is durable
-on a quorum (R5), and that a read's index covers every commit before the read came (I4).
+one leader a term (R1), log matching (R2), leader completeness (R3), state machine safety (R4), that what is committed is
+durable on a quorum (R5), and that a read's index covers every commit before the read came (I4).
 """
 
 from random import Random

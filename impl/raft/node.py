@@ -1,0 +1,436 @@
+"""Safety: callers hear of a commit only after it, and the machine is only shown once it has all that a read must see.
+
+A node of a Raft group: it drives the pure core (core.py) with its disk, its network and its clock. Its tasks: one that ticks,
+one that receives, one that writes the log, and one that makes and fetches snapshots. A failed or late write ends all of them:
+the node is stopped then, and may only be opened anew.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from highwater.impl.errors import StoreError, TaskCancelled, TimedOut
+from highwater.impl.node_world import NodeWorld
+from highwater.impl.raft import core, snapshots, wire
+from highwater.impl.raft.entries import COMMAND, NOOP, Entry, entry_at, term_at, without_before
+from highwater.impl.raft.faults import (
+    Damaged,
+    LeadershipLost,
+    NodeStopped,
+    NotLeader,
+    NotRunning,
+    OtherNode,
+    OtherVersion,
+    QueueFull,
+    TooLarge,
+    TransferFailed,
+)
+from highwater.impl.raft.fetch import Chunk, FetchChunk, Fetched, chunk_of
+from highwater.impl.raft.following import Contradiction
+from highwater.impl.raft.guard import GuardedDisk
+from highwater.impl.raft.log import SEGMENT_BYTES, DiskLog, Recovered, open_log
+from highwater.impl.raft.machine import Command, Machine
+from highwater.impl.raft.snapshots import Snapshot
+from highwater.impl.raft.state import (
+    LEADER,
+    QUEUE_FULL,
+    TOO_LARGE,
+    Accepted,
+    Compact,
+    Config,
+    FetchFailed,
+    FetchSnapshot,
+    Input,
+    Installed,
+    Output,
+    Propose,
+    Read,
+    ReadReady,
+    ReadRefused,
+    Received,
+    Refused,
+    Restart,
+    Restore,
+    Save,
+    Send,
+    StepDown,
+    Synced,
+    Tick,
+    TransferTo,
+)
+from highwater.impl.raft.waiters import Bell, Waiter
+from highwater.impl.world import Task
+
+
+class Options(NamedTuple):
+    """The settings of a node. Times of elections are in ticks of `tick_ms`: see Config."""
+
+    config: Config = Config()
+    tick_ms: int = 100
+    disk_limit_ms: int = 10_000  # a call of the disk that takes longer stops the node
+    read_retry_ms: int = 1_000  # a read without an answer is asked for again
+    snapshot_entries: int = 10_000  # so many are applied between two snapshots
+    keep_entries: int = 1_000  # stay in the log before a snapshot, for followers that are a little behind
+    segment_bytes: int = SEGMENT_BYTES
+    chunk_bytes: int = 256 << 10  # of a snapshot in one message
+    fetch_retry_ms: int = 500
+    fetch_attempts: int = 10  # for one chunk
+
+
+USUAL = Options()
+
+
+class Done(NamedTuple):
+    """A proposal that was committed and applied: its index, and what the machine returned."""
+
+    index: int
+    result: Any
+
+
+class Node:
+    """An open node. `propose` and `read`, then `close` it: it has tasks until then."""
+
+    def __init__(self, world: NodeWorld, me: str, voters: Iterable[str], machine: Machine, options: Options, step: core.Step):
+        """Make a node that is not open; `Node.open` opens one."""
+        self.world, self.machine, self.options, self.step = world, machine, options, step
+        self.disk = GuardedDisk(world.disk, world.clock, options.disk_limit_ms)
+        self.state = core.server(me, tuple(voters), options.config)
+        self.value, self.applied = machine.initial, 0  # the machine's state, and how far it has applied
+        self.snapshot, self.snapshot_data = snapshots.EMPTY, b""  # the latest verified one; its file
+        self.log: DiskLog | None = None
+        self.saves: list[Save] = []  # not written yet
+        self.proposals: dict[int, Waiter] = {}  # by index, while this node leads
+        self.asked: dict[str, Waiter] = {}  # reads, by id, until they have an index
+        self.readers: list[tuple[int, Waiter]] = []  # reads that wait for an index to be applied
+        self.transfers: list[Waiter] = []
+        self.writing, self.snapshotting = Bell(world.signals), Bell(world.signals)
+        self.fetching: Fetched | None = None
+        self.fetched_more = Bell(world.signals)
+        self.stopped = "it is not open"  # "" while it runs
+        self.keeper: Task[None] | None = None
+
+    # --- its life
+
+    @classmethod
+    async def open(cls, world: NodeWorld, me: str, voters: Iterable[str], machine: Machine, options: Options = USUAL,
+                   step: core.Step = core.step) -> "Node":
+        """Take the folder, recover what is in it, and start the tasks.
+
+        `step` may be another one than the core's, which records what it is given. Raises DiskLocked, Damaged, OtherNode,
+        OtherVersion, and after a failure of the disk DiskFull, DiskFailed.
+        """
+        node = cls(world, me, voters, machine, options, step)
+        await node.disk.lock()
+        recovered = await node._recover()
+        keep = max(recovered.log.base_index, node.snapshot.index - options.keep_entries)
+        node.stopped = ""
+        await node._give(Restart(recovered.term, recovered.vote, without_before(recovered.log, keep), node.snapshot.index,
+                                 seed_of(world.ids.new_id())))
+        node.keeper = world.clock.spawn(node._run(), "raft")
+        return node
+
+    async def _recover(self) -> Recovered:
+        """Load the snapshot into the machine, and open the log. Nothing is changed in a folder that is refused."""
+        me = self.state.me
+        snapshot, bad = await snapshots.load(self.disk)
+        if snapshot.index and snapshot.voters != self.state.voters:
+            name = snapshots.name_of(snapshot.index, snapshot.term)
+            raise OtherNode(f"{name}: its group is {', '.join(snapshot.voters)}, and this node was given "
+                            f"{', '.join(self.state.voters)}: give the node its own folder")
+        try:
+            self.log, recovered = await open_log(self.disk, me, (snapshot.index, snapshot.term), self.options.segment_bytes)
+        except Damaged:
+            if bad:
+                raise bad[0][1] from None  # the log was cut after that snapshot, so it was whole once
+            raise
+        for name, damage in bad:
+            self.world.metrics.warn(f"{name} was never finished and is removed, and nothing is lost: {damage.what}")
+        await snapshots.remove_unfinished(self.disk, bad)
+        if snapshot.index:
+            self._take(snapshot)
+            self.value, self.applied = self.machine.load(snapshot.content), snapshot.index
+        return recovered
+
+    async def close(self) -> None:
+        """End the tasks. Calls that wait raise NodeStopped. What is durable stays so."""
+        self._stop("it was closed")
+        if self.keeper is not None:
+            self.keeper.cancel()
+            try:
+                await self.keeper
+            except TaskCancelled:
+                pass
+            self.keeper = None
+
+    async def _run(self) -> None:
+        clock = self.world.clock
+        try:
+            await clock.first(ticker=self._tick_on(), receiver=self._receive_on(), writer=self._write_on(),
+                              snapshots=self._snapshot_on())
+        except StoreError as error:
+            self._stop(str(error))
+        finally:
+            self._stop("one of its tasks failed")
+
+    def _stop(self, why: str) -> None:
+        """Take no more calls, and end those that wait. Only the first reason counts."""
+        if self.stopped:
+            return
+        self.stopped = why
+        if why != "it was closed":
+            self.world.metrics.warn(f"node {self.state.me!r} stops: {why}")
+        for waiter in [*self.proposals.values(), *self.asked.values(), *(waiter for _, waiter in self.readers),
+                       *self.transfers]:
+            waiter.failed(NodeStopped(f"node {self.state.me!r} stopped: {why}"))
+        self.proposals, self.asked, self.readers, self.transfers = {}, {}, [], []
+
+    def _check_running(self) -> None:
+        if self.stopped:
+            raise NotRunning(f"node {self.state.me!r} is not running: {self.stopped}; open it again")
+
+    # --- what callers may ask
+
+    async def propose(self, body: bytes) -> Done:
+        """Replicate an entry, and return once it is committed and applied here.
+
+        Definite errors: NotLeader, TooLarge, QueueFull, NotRunning. Indefinite ones, after which the entry may be
+        committed: LeadershipLost, NodeStopped.
+        """
+        self._check_running()
+        waiter = Waiter(self.world.signals)
+        outputs = self._step(Propose((body,)), waiter)
+        refused = next((output for output in outputs if isinstance(output, Refused)), None)
+        if refused is not None:
+            raise self._refusal(refused, len(body))
+        await self._send(outputs)
+        return await waiter.wait()
+
+    async def read(self) -> Any:
+        """Return the machine's state, with all that was acknowledged before this call. Any node may be asked.
+
+        Raises NotLeader if no leader is known, NotRunning, NodeStopped. Without an answer it asks again: use `clock.timeout`.
+        """
+        while True:
+            self._check_running()
+            name, waiter = self.world.ids.new_id(), Waiter(self.world.signals)
+            self.asked[name] = waiter
+            try:
+                await self._give(Read(name))
+                await self.world.clock.timeout(self.options.read_retry_ms, waiter.wait())
+                return self.value
+            except TimedOut:
+                self.world.metrics.count("raft_reads_retried")
+            finally:
+                self.asked.pop(name, None)
+                self.readers = [(index, other) for index, other in self.readers if other is not waiter]
+
+    async def transfer(self, target: str) -> None:
+        """Let `target` lead; return once this node does not. Raises NotLeader, TransferFailed, NotRunning, NodeStopped."""
+        self._check_running()
+        waiter = Waiter(self.world.signals)
+        self.transfers.append(waiter)
+        outputs = await self._give(TransferTo(target))
+        refused = next((output for output in outputs if isinstance(output, Refused)), None)
+        if refused is not None:
+            self.transfers = [other for other in self.transfers if other is not waiter]
+            raise self._refusal(refused, 0)
+        await waiter.wait()
+
+    def _refusal(self, refused: Refused, size_bytes: int) -> StoreError:
+        config = self.state.config
+        if refused.why == TOO_LARGE:
+            return TooLarge(f"an entry of {size_bytes:,} bytes: at most {config.max_entry_bytes:,} are taken")
+        if refused.why == QUEUE_FULL:
+            return QueueFull(f"entries of {self.state.uncommitted_bytes:,} bytes wait to be committed, and at most "
+                             f"{config.max_uncommitted_bytes:,} may: try again later")
+        return NotLeader(self.state.me, refused.leader)
+
+    # --- steps
+
+    async def _give(self, given: Input) -> tuple[Output, ...]:
+        """Take a step, do what it puts out, and send its messages."""
+        outputs = self._step(given)
+        await self._send(outputs)
+        return outputs
+
+    async def _send(self, outputs: tuple[Output, ...]) -> None:
+        for output in outputs:
+            if isinstance(output, Send):
+                await self.world.net.send(output.to, wire.encoded(output.message))
+
+    def _step(self, given: Input, proposer: Waiter | None = None) -> tuple[Output, ...]:
+        """Take a step, and do what it puts out, but for messages. `proposer` waits for the entry that this step proposes."""
+        try:
+            self.state, outputs = self.step(self.state, given)
+        except Contradiction as error:
+            self._stop(str(error))
+            raise NodeStopped(str(error)) from error
+        for output in outputs:
+            if isinstance(output, Accepted) and proposer is not None:
+                self.proposals[output.first_index] = proposer
+            self._do(output)
+        self._apply()
+        self._end_transfers()
+        return outputs
+
+    def _do(self, output: Output) -> None:
+        if isinstance(output, Save):
+            self.saves.append(output)
+            self.writing.ring()
+        elif isinstance(output, ReadReady | ReadRefused):
+            self._answer_read(output)
+        elif isinstance(output, StepDown):
+            for waiter in self.proposals.values():
+                waiter.failed(LeadershipLost(f"node {self.state.me!r} does not lead any more: its successor may commit the "
+                                             "entry, or not"))
+            self.proposals = {}
+        elif isinstance(output, FetchSnapshot):
+            self.fetching = Fetched(output.leader, output.index, output.last_term)
+            self.snapshotting.ring()
+        elif isinstance(output, Restore) and output.index > self.applied:
+            self.value, self.applied = self.machine.load(self.snapshot.content), output.index
+
+    def _answer_read(self, output: ReadReady | ReadRefused) -> None:
+        waiter = self.asked.pop(output.read, None)
+        if waiter is None:
+            return  # its caller has given up
+        if isinstance(output, ReadReady):
+            self.readers.append((output.index, waiter))
+        else:
+            waiter.failed(NotLeader(self.state.me, output.leader))
+
+    def _apply(self) -> None:
+        """Let the machine apply what is committed, and let those go on who waited for it."""
+        while self.applied < self.state.commit:
+            index = self.applied + 1
+            entry = entry_at(self.state.log, index)
+            result = self._applied(index, entry)
+            self.applied = index
+            waiter = self.proposals.pop(index, None)
+            if waiter is not None:
+                waiter.done(Done(index, result))
+        for index, waiter in self.readers:
+            if index <= self.applied:
+                waiter.done()
+        self.readers = [(index, waiter) for index, waiter in self.readers if index > self.applied]
+        if self._snapshot_is_due():
+            self.snapshotting.ring()
+
+    def _applied(self, index: int, entry: Entry) -> Any:
+        if entry.kind == COMMAND:
+            self.value, result = self.machine.apply(self.value, Command(index, entry.term, entry.body))
+            return result
+        if entry.kind != NOOP:
+            raise OtherVersion(f"entry {index:,} is of kind {entry.kind}, which this version of highwater does not know: start "
+                               "the version that the leader has")
+        return None
+
+    def _end_transfers(self) -> None:
+        for waiter in self.transfers:
+            if self.state.role != LEADER:
+                waiter.done()
+            elif self.state.transfer is None:
+                waiter.failed(TransferFailed(f"node {self.state.me!r} still leads: the target did not take over in time"))
+        self.transfers = [waiter for waiter in self.transfers if not waiter.ended]
+
+    # --- tasks
+
+    async def _tick_on(self) -> None:
+        while True:
+            await self.world.clock.sleep_ms(self.options.tick_ms)
+            await self._give(Tick())
+
+    async def _receive_on(self) -> None:
+        while True:
+            received = await self.world.net.receive(self.options.tick_ms)
+            if received is None:
+                continue
+            try:
+                message = wire.decoded(received.body)
+            except wire.Malformed as problem:
+                self.world.metrics.count("raft_malformed_messages")
+                self.world.metrics.warn(f"a message of {received.sender!r} is dropped: {problem}")
+                continue
+            if isinstance(message, FetchChunk):
+                chunk = chunk_of(message, self.snapshot, self.snapshot_data, self.options.chunk_bytes)
+                await self.world.net.send(received.sender, wire.encoded(chunk))
+            elif isinstance(message, Chunk):
+                if self.fetching is not None and self.fetching.take(received.sender, message):
+                    self.fetched_more.ring()
+            else:
+                await self._give(Received(received.sender, message))
+
+    async def _write_on(self) -> None:
+        """Make saves durable, all that came meanwhile with one sync, and cut the log after a snapshot."""
+        assert self.log is not None
+        while True:
+            await self.writing.wait()
+            saves, self.saves = self.saves, []
+            if saves:
+                await self.log.write(saves)
+                await self._give(Synced(saves[-1].number))
+            await self.log.compact(self.state.log.base_index)
+
+    async def _snapshot_on(self) -> None:
+        while True:
+            await self.snapshotting.wait()
+            if self.fetching is not None:
+                await self._fetch(self.fetching)
+                self.fetching = None
+            if self._snapshot_is_due():
+                await self._make_snapshot()
+
+    # --- snapshots
+
+    def _snapshot_is_due(self) -> bool:
+        return self.applied - self.snapshot.index >= self.options.snapshot_entries
+
+    async def _make_snapshot(self) -> None:
+        """Make what is applied a durable snapshot, verify it, and only then forget entries."""
+        index = self.applied
+        term = term_at(self.state.log, index)
+        assert term is not None
+        snapshot = Snapshot(index, term, self.state.voters, self.machine.dump(self.value))
+        await snapshots.store(self.disk, snapshot)
+        self._take(snapshot)
+        await self._give(Compact(index, max(index - self.options.keep_entries, 0)))
+        await snapshots.remove_older(self.disk, snapshot)
+        self.writing.ring()
+
+    def _take(self, snapshot: Snapshot) -> None:
+        """Serve this snapshot from now on: it is durable and verified."""
+        self.snapshot, self.snapshot_data = snapshot, snapshots.encoded(snapshot)
+
+    async def _fetch(self, fetched: Fetched) -> None:
+        """Fetch an offered snapshot and install it, or say that it failed: the leader offers again."""
+        snapshot = await self._fetched(fetched)
+        if snapshot is None or snapshot.index <= self.applied:
+            await self._give(FetchFailed())
+            return
+        await snapshots.store(self.disk, snapshot)
+        self._take(snapshot)
+        await self._give(Installed(snapshot.index, snapshot.term))
+        await self._give(Compact(snapshot.index, self.state.log.base_index))  # if the log had all of it by now
+        await snapshots.remove_older(self.disk, snapshot)
+        self.writing.ring()
+
+    async def _fetched(self, fetched: Fetched) -> Snapshot | None:
+        """Ask for one chunk after the other; return None if the leader has it no more, or does not answer."""
+        attempts = 0
+        while attempts < self.options.fetch_attempts:
+            before = len(fetched.data)
+            await self.world.net.send(fetched.leader, wire.encoded(fetched.wants()))
+            try:
+                await self.world.clock.timeout(self.options.fetch_retry_ms, self.fetched_more.wait())
+            except TimedOut:
+                pass
+            if fetched.is_gone():
+                return None
+            if fetched.is_whole():
+                return fetched.snapshot()
+            attempts = 0 if len(fetched.data) > before else attempts + 1
+        return None
+
+
+def seed_of(name: str) -> int:
+    """Return the seed of a node's election timeouts, made of a unique id."""
+    return int.from_bytes(name.encode()[-8:])
