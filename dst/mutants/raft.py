@@ -1,0 +1,5 @@
+"""Known-bad Raft nodes."""
+
+from highwater.dst.scenario import Mutants
+
+MUTANTS = Mutants({}, {})
