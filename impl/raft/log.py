@@ -2,7 +2,7 @@
 
 The log of one node on its disk: term, vote and entries, in segments. A batch of saves costs one append and one sync. A crash
 may leave a torn last batch: `open_log` cuts it durably before anything else is written. What a process that was killed had not
-synced may still be read, so it is synced then, too. Entries that contradict the leader's are voided by a record.
+synced may still be read, so it is written again then, and synced. Entries that contradict the leader's are voided by a record.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from highwater.impl.raft.segments import Segment, name_of, number_of
 from highwater.impl.raft.state import Save
 
 SEGMENT_BYTES = 16 << 20
+REWRITTEN = "rewritten"  # the newest segment, while it is written again
 
 
 class Recovered(NamedTuple):
@@ -120,10 +121,7 @@ async def open_log(disk: Disk, node: str, snapshot: tuple[int, int], segment_byt
         await disk.remove(name)
         await disk.sync_names()
     if found:
-        if found[-1].torn_bytes:
-            await disk.truncate(found[-1].name, found[-1].size_bytes)
-        await disk.sync(found[-1].name)
-        await disk.sync_names()
+        await rewrite(disk, found[-1])
     opened.term, opened.vote = recovered.term, recovered.vote
     opened.last = last_index(recovered.log), last_term(recovered.log)
     opened.segments = [(segment.number, segment.records[0].index) for segment in found]
@@ -139,6 +137,20 @@ async def open_log(disk: Disk, node: str, snapshot: tuple[int, int], segment_byt
         opened.term, opened.vote = snapshot[1], ""
     await opened._new_segment(anew=True)
     return opened, Recovered(opened.term, opened.vote, Log(*snapshot))
+
+
+async def rewrite(disk: Disk, newest: Segment) -> None:
+    """Write the newest segment again, without what is torn, and put it durably in its own place.
+
+    To sync it as it is would not do. If a sync of an earlier process failed, the system may still show pages that are not on the
+    disk, and take them for written: the next sync then succeeds, and a later crash of the machine loses them.
+    """
+    whole = (await disk.read(newest.name))[:newest.size_bytes]
+    await disk.create(REWRITTEN)
+    await disk.append(REWRITTEN, whole)
+    await disk.sync(REWRITTEN)
+    await disk.rename(REWRITTEN, newest.name)
+    await disk.sync_names()
 
 
 async def read_segments(disk: Disk, node: str) -> tuple[list[Segment], str]:

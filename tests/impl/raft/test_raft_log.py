@@ -10,7 +10,7 @@ from highwater.impl.raft import log as disk_log
 from highwater.impl.raft import records, segments
 from highwater.impl.raft.entries import COMMAND, Entry, Log, last_index, last_term, spliced
 from highwater.impl.raft.faults import Damaged, OtherNode, OtherVersion
-from highwater.impl.raft.log import open_log
+from highwater.impl.raft.log import REWRITTEN, open_log
 from highwater.impl.raft.records import ENTRY, Record
 from highwater.impl.raft.segments import name_of
 from highwater.impl.raft.state import Save
@@ -140,7 +140,7 @@ def test_a_torn_end_is_cut_durably_before_anything_is_written():
     disk.files[FIRST].now = disk.files[FIRST].now[:-2]
     disk.calls.clear()
     assert last_index(opened(disk).log) == 5
-    assert disk.calls[-3:] == [("truncate", FIRST), ("sync", FIRST), ("sync_names", "")]
+    assert disk.calls[-3:] == [("sync", REWRITTEN), ("rename", FIRST), ("sync_names", "")]
     assert disk.files[FIRST].durable == disk.files[FIRST].now and len(disk.files[FIRST].now) == cut
 
 
@@ -258,7 +258,8 @@ def test_contradicting_records_are_refused():
 
 def test_a_full_disk_loses_nothing():
     disk = written(*THREE)
-    disk.room_bytes = len(disk.files[FIRST].now) + 10
+    size = len(disk.files[FIRST].now)
+    disk.room_bytes = 2 * size + 10
 
     async def overfill():
         log, _ = await open_log(disk, "n1", (0, 0))
@@ -267,7 +268,21 @@ def test_a_full_disk_loses_nothing():
     with pytest.raises(DiskFull):
         run(overfill())
     disk.crash(Random(1))
+    disk.room_bytes = size + 10
+    with pytest.raises(DiskFull):
+        opened(disk)  # the newest segment is written again at a start, so that needs room, too
+    disk.room_bytes = 1 << 40
     assert last_index(opened(disk).log) == 6
+
+
+def test_what_a_failed_sync_left_to_be_read_is_written_again():
+    """Its pages may not be on the disk, and the next sync of the file may not write them: only other writes count."""
+    disk = written(*THREE)
+    disk.calls.clear()
+    opened(disk)
+    assert ("sync", FIRST) not in disk.calls
+    assert disk.calls[-5:] == [("create", REWRITTEN), ("append", REWRITTEN), ("sync", REWRITTEN), ("rename", FIRST),
+                               ("sync_names", "")]
 
 
 # --- any crash
