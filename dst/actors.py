@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from highwater.dst.scenario import Scenario
 from highwater.dst.sim.kernel import Client, Kernel
 from highwater.dst.world.clock import ClientClock
-from highwater.dst.world.ids import ClientIds
+from highwater.dst.world.ids import ClientIds, ScatteredIds
 from highwater.dst.world.machines import Machines
 from highwater.dst.world.network import offset_ms
 from highwater.dst.world.store import NEW, ClientStore, SimulatedStore
@@ -107,7 +107,9 @@ class Actors:
         ids = ClientIds(clock, *self.ids[client.name])  # pyright: ignore[reportArgumentType]  # a clock of generators
         role, _, number = client.name.partition("#")
         if self.machines and role in self.scenario.nodes:
-            world = self.machines.world(client, clock, ids, METRICS)
+            salt = self.machines.fault(client.sites["ids"], 1 << 16)
+            scattered = ScatteredIds(clock, *self.ids[client.name], salt)  # pyright: ignore[reportArgumentType]
+            world = self.machines.world(client, clock, scattered, METRICS)
         else:
             world = World(STORE, clock, ids, METRICS)  # pyright: ignore[reportArgumentType]  # the same of both
         self.kernel.start(client, self.scenario.work[role](self, client, world, int(number)))

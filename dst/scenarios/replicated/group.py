@@ -10,6 +10,7 @@ from highwater.dst.scenarios.replicated.properties import Properties
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import NEW
 from highwater.impl.raft.core import Step
+from highwater.impl.raft.entries import last_index
 from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.messages import Appended
 from highwater.impl.raft.node import Node
@@ -46,9 +47,10 @@ class Group:
             servers = [client.name for client in self.actors.clients if not client.done]
             nodes = [node for node in map(self.node, servers) if node is not None and not node.stopped]
             at_rest = not any(self.actors.left[server] or self.busy.get(server) for server in servers)
-            applied = {(node.applied, node.state.term) for node in nodes}
-            if at_rest and len(nodes) == len(servers) and len(applied) == 1 and any(
-                    node.state.role == mapping.LEADER and not node.state.unsynced for node in nodes):
+            equal = len({node.applied for node in nodes}) == 1 and all(
+                node.applied == last_index(node.state.log) for node in nodes)
+            leads = any(node.state.role == mapping.LEADER and not node.state.unsynced for node in nodes)
+            if at_rest and len(nodes) == len(servers) and equal and leads:
                 self.over, self.final = True, nodes[0].value
                 self._check_equal(nodes)
         return self.over
