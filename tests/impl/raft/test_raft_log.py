@@ -263,7 +263,7 @@ def test_a_full_disk_loses_nothing():
 
     async def overfill():
         log, _ = await open_log(disk, "n1", (0, 0))
-        await log.write([batch(4, 7, b"seven" * 20)])
+        await log.write([batch(4, 7, b"seven" * 200)])
 
     with pytest.raises(DiskFull):
         run(overfill())
