@@ -1,12 +1,11 @@
 """Simulate a group of nodes of impl/raft, and callers that propose and read, under faults of disks and network.
 
-traces/protocols/raft.py judges each step of each node, and dst/scenarios/replicated/properties.py all nodes at once. Callers run
-on the nodes' machines, and crash with them; they ask the leader, as far as their node knows it. Once the faults have stopped and
-all callers are done, every node that is left must have applied every acknowledged entry, once and in order.
+traces/protocols/raft.py judges each step of each node, and dst/scenarios/replicated/properties.py all nodes at once. Callers
+run on the nodes' machines, and crash with them. They ask the leader, as far as their node knows it. Once the faults have
+stopped and all callers are done, every node that is left must have applied every acknowledged entry, once and in order.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies, said_by
@@ -14,7 +13,7 @@ from highwater.dst.scenario import BaseShape, Draw, Scenario
 from highwater.dst.scenarios.replicated.group import Group, group_of
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.machines import ended
-from highwater.dst.world.node_faults import HARDWARE, Hardware
+from highwater.dst.world.node_faults import HARDWARE
 from highwater.impl.errors import TaskCancelled
 from highwater.impl.node_world import DiskFailed, DiskFull, NodeWorld
 from highwater.impl.raft import core
@@ -28,7 +27,7 @@ from highwater.traces.protocols.raft import KEYS, Trace, constants, refiner, ste
 from highwater.traces.protocols.raft_calls import CALLS
 from highwater.traces.refine import Failure, refiner_of
 
-TICK_MS, ELECTION_TICKS = 10, 15
+TICK_MS, ELECTION_TICKS, HEARTBEAT_TICKS = 25, 6, 2
 ELECTION_MS = TICK_MS * ELECTION_TICKS
 CALL_MS = 400  # a caller waits so long
 DISK_LIMIT_MS = 300
@@ -41,17 +40,18 @@ class Shape(BaseShape):
     servers: int = 3
     proposals: int = 4  # of the callers of each server
     callers: int = 1  # of each server
-    read_every: int = 2  # proposals; 0: never
+    readers: int = 1  # of each server
     segment_bytes: int = 600
     hardware: str = "usual"  # name of a Hardware in dst/world/node_faults.py
     pause_ms: int = 60  # between two operations of a caller, at most
 
 
-MOST = {"servers": 5, "proposals": 12, "callers": 3}
+MOST = {"servers": 5, "proposals": 12, "callers": 3, "readers": 3}
+MOST_READS = 40  # of a reader in one life of its server
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape.drawn(of, servers=(3, 3, 3, 5), proposals=(3, 2, 5), callers=(1, 2), read_every=(2, 1, 0),
+    return Shape.drawn(of, servers=(3, 3, 3, 5), proposals=(3, 2, 5), callers=(1, 2), readers=(1, 0, 2),
                        segment_bytes=(600, 200, 100_000), hardware=("usual", "usual", "slow network", "slow disks"),
                        pause_ms=(60, 1, 200), chaos=(30, 60, 10))
 
@@ -83,8 +83,8 @@ def production(world: Any, shape: Shape, number: int) -> Impl:
 
 
 def options_of(shape: Shape) -> Options:
-    return Options(Config(election_ticks=ELECTION_TICKS, heartbeat_ticks=3), TICK_MS, DISK_LIMIT_MS, read_retry_ms=150,
-                   segment_bytes=shape.segment_bytes)
+    config = Config(election_ticks=ELECTION_TICKS, heartbeat_ticks=HEARTBEAT_TICKS)
+    return Options(config, TICK_MS, DISK_LIMIT_MS, read_retry_ms=150, segment_bytes=shape.segment_bytes)
 
 
 async def server(actors: Actors, client: Client, world: NodeWorld, number: int) -> None:
@@ -105,6 +105,7 @@ async def server(actors: Actors, client: Client, world: NodeWorld, number: int) 
         raise Failure("safety", f"raft:{type(error).__name__}", f"{client.name} does not start: {error}") from None
     group.opened(client.name, node)
     callers = [world.clock.spawn(caller(actors, client, world, f"{number}.{n}"), f"caller{n}") for n in range(shape.callers)]
+    callers += [world.clock.spawn(reader(actors, client, world, n), f"reader{n}") for n in range(shape.readers)]
     while not group.is_done():
         await world.clock.sleep_ms(TICK_MS)
         if node.stopped:
@@ -119,7 +120,7 @@ async def server(actors: Actors, client: Client, world: NodeWorld, number: int) 
 
 
 async def caller(actors: Actors, client: Client, world: NodeWorld, name: str) -> None:
-    """Propose entries one after another, and read now and then."""
+    """Propose entries one after another, at the leader as far as the own node knows it, or now and then at another node."""
     group, shape = group_of(actors), actors.shape
     me = Client(f"{client.name}/caller{name.partition('.')[2]}", of=client)
     group.busy[client.name] += 1
@@ -129,29 +130,40 @@ async def caller(actors: Actors, client: Client, world: NodeWorld, name: str) ->
         update = f"{name}.{actors.named[me.name]}"
         while True:
             actors.begin(me, update)
-            said = await said_by(CALLS, "propose", world.clock.timeout(CALL_MS, asked(actors, me, group).propose(update.encode())),
-                                 index=lambda done: str(done.index))
+            own = group.node(client.name)
+            call = asked(actors, me, group, own.state.leader if own else "").propose(update.encode())
+            said = await said_by(CALLS, "propose", world.clock.timeout(CALL_MS, call), index=lambda done: str(done.index))
             actors.end(me, said.told, keys=said.keys)
             await actors.pause(me, world)
             if said.told != "failed":
                 break
             await world.clock.sleep_ms(ELECTION_MS // 4)
-        if shape.read_every and actors.named[me.name] % shape.read_every == 0:
-            actors.begin(me)
-            said = await said_by(CALLS, "read", world.clock.timeout(CALL_MS, asked(actors, me, group).read()))
-            seen = tuple(body.decode() for body in said.value) if said.told == "read" else ()
-            actors.end(me, said.told, body=" ".join(seen).encode(), seen=seen, keys=said.keys)
     group.busy[client.name] -= 1
 
 
-def asked(actors: Actors, me: Client, group: Group) -> Node:
-    """Return the node that a caller asks: the leader that its own node knows, or now and then another one that is up."""
+async def reader(actors: Actors, client: Client, world: NodeWorld, number: int) -> None:
+    """Read while the callers of the same server propose, at the own node or now and then at another one."""
+    group = group_of(actors)
+    me = Client(f"{client.name}/reader{number}", of=client)
+    for _ in range(MOST_READS):
+        await actors.pause(me, world)
+        if not group.busy[client.name]:
+            return
+        actors.begin(me)
+        said = await said_by(CALLS, "read", world.clock.timeout(CALL_MS, asked(actors, me, group, client.name).read()))
+        seen = tuple(body.decode() for body in said.value) if said.told == "read" else ()
+        actors.end(me, said.told, body=" ".join(seen).encode(), seen=seen, keys=said.keys)
+        if said.told != "read":
+            await world.clock.sleep_ms(TICK_MS)
+
+
+def asked(actors: Actors, me: Client, group: Group, usual: str) -> Node:
+    """Return the node that a caller asks: the usual one, or now and then another one that is up."""
     assert me.of is not None
     own = group.node(me.of.name)
     assert own is not None, "a caller crashes with its node"
-    which = actors.choose(me.sites["asks"], 2 + len(group.names))
-    name = own.state.leader if which == 0 else me.of.name if which == 1 else group.names[which - 2]
-    return group.node(name) or own
+    which = actors.choose(me.sites["asks"], 3 * len(group.names))
+    return group.node(group.names[which - 1] if 0 < which <= len(group.names) else usual) or own
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
@@ -182,8 +194,8 @@ SCENARIO = Scenario(
     draw_shape=draw_shape,
     roles={"Server": ("servers", "proposals")},
     most=MOST,
-    mildest=Shape(pause_ms=1, read_every=0, audit=False),
-    tiny=Shape(servers=3, proposals=1, read_every=0, pause_ms=1, audit=False),
+    mildest=Shape(pause_ms=1, readers=0, audit=False),
+    tiny=Shape(servers=3, proposals=1, readers=0, pause_ms=1, audit=False),
     length=length,
     production=production,
     work={"Server": server},

@@ -18,14 +18,13 @@ import json
 from functools import lru_cache
 from typing import NamedTuple
 
-from highwater.traces.protocols.raft_calls import CALLS, JUDGES
-
 from highwater.model.core import Model
 from highwater.model.protocols import raft
 from highwater.model.protocols.raft import Constants, Log, Server, Shared, acked, led
 from highwater.traces.calls import CALL, outside, untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
+from highwater.traces.protocols.raft_calls import CALLS, JUDGES
 from highwater.traces.refine import Match, Refiner
 from highwater.traces.trace import Trace as Base
 
@@ -165,8 +164,8 @@ class Trace(Base):
     def _leads(self, me: str, step: Step) -> None:
         s, w = self.refiner.shared(), self.refiner.local(me)
         if w.pc != "Leader" or w.term != step.term or len(led(s, w.term)) != step.last:
-            raise self._refused("Server.leader", f"{me} leads term {step.term} with {step.last} entries, and in the model it is "
-                                f"{w} with {len(led(s, w.term)) if w.pc == 'Leader' else 0}")
+            raise self._refused("Server.leader", f"{me} leads term {step.term} with {step.last} entries, and in the model it "
+                                f"is {w} with {len(led(s, w.term)) if w.pc == 'Leader' else 0}")
         if step.commit > w.commit:
             own = step.commit > self.commit.get(me, 0)
             self._do(me, "AdvanceCommit" if own else "LearnCommit", (step.commit,))

@@ -43,14 +43,15 @@ class Group:
 
     def is_done(self) -> bool:
         """Tell whether all work is done, and all nodes that are there have applied the same."""
-        if not self.over:
-            servers = [client.name for client in self.actors.clients if not client.done]
+        if self.over:
+            return True
+        servers = [client.name for client in self.actors.clients if not client.done]
+        if not any(self.actors.left[server] or self.busy.get(server) for server in servers):
             nodes = [node for node in map(self.node, servers) if node is not None and not node.stopped]
-            at_rest = not any(self.actors.left[server] or self.busy.get(server) for server in servers)
             equal = len({node.applied for node in nodes}) == 1 and all(
                 node.applied == last_index(node.state.log) for node in nodes)
             leads = any(node.state.role == mapping.LEADER and not node.state.unsynced for node in nodes)
-            if at_rest and len(nodes) == len(servers) and equal and leads:
+            if len(nodes) == len(servers) and equal and leads:
                 self.over, self.final = True, nodes[0].value
                 self._check_equal(nodes)
         return self.over
@@ -74,12 +75,14 @@ class Group:
         return recording
 
     def _record(self, server: str, before: State, given: Input, after: State, outputs: tuple[Output, ...]) -> None:
-        save = next((output for output in outputs if isinstance(output, Save)), None)
-        restarts = isinstance(given, Restart)
-        acked = max((of.message.match_index for of in outputs if isinstance(of, Send) and isinstance(of.message, Appended)
-                     and of.message.term == after.term), default=0)
-        changed = (before.role, before.term, before.commit) != (after.role, after.term, after.commit)
-        if not (save or restarts or acked or changed or after.durable.number != before.durable.number):
+        save, acked, restarts = None, 0, type(given) is Restart
+        for output in outputs:
+            if type(output) is Save:
+                save = output
+            elif type(output) is Send and type(output.message) is Appended and output.message.term == after.term:
+                acked = max(acked, output.message.match_index)
+        if not (save or restarts or acked or after.commit != before.commit or after.role != before.role
+                or after.term != before.term or after.durable.number != before.durable.number):
             return
         body = mapping.body_of(mapping.Step(
             after.role, after.term, after.commit, after.log.base_index + len(after.log.entries),

@@ -26,7 +26,7 @@ class Properties:
     def __init__(self, servers: Iterable[str], durable: Callable[[str], Log]):
         self.servers, self.durable = tuple(servers), durable
         self.leaders: dict[int, str] = {}
-        self.before: dict[tuple[int, int], tuple[Entry, int]] = {}  # (index, term) -> the entry, the term of the one before it
+        self.before: dict[tuple[int, int], tuple[Entry, int]] = {}  # (index, term) -> the entry, and the term before it
         self.committed: dict[int, Committed] = {}
 
     def check(self, before: State, after: State, changed_from: int | None) -> None:
@@ -65,7 +65,8 @@ class Properties:
             entry = entry_at(state.log, state.commit)
             those = [server for server in self.servers if has(self.durable(server), state.commit, entry)]
             if 2 * len(those) <= len(self.servers):
-                raise broken("R5", f"{state.me} commits entry {state.commit}, which is durable on {', '.join(those) or 'no disk'}")
+                raise broken("R5", f"{state.me} commits entry {state.commit}, which is durable on "
+                                   f"{', '.join(those) or 'no disk'}")
 
 
 def has(log: Log, index: int, entry: Entry) -> bool:
