@@ -121,7 +121,7 @@ async def server(actors: Actors, client: Client, world: NodeWorld, number: int) 
 
 async def caller(actors: Actors, client: Client, world: NodeWorld, name: str) -> None:
     """Propose entries one after another, at the leader as far as the own node knows it, or now and then at another node."""
-    group, shape = group_of(actors), actors.shape
+    group = group_of(actors)
     me = Client(f"{client.name}/caller{name.partition('.')[2]}", of=client)
     group.busy[client.name] += 1
     while actors.left[client.name]:

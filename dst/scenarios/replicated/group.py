@@ -11,6 +11,7 @@ from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import NEW
 from highwater.impl.raft.core import Step
 from highwater.impl.raft.entries import last_index
+from highwater.impl.raft.faults import NodeStopped
 from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.messages import Appended
 from highwater.impl.raft.node import Node
@@ -63,8 +64,14 @@ class Group:
                               "entries, and their machines differ")
 
     def recorded(self, client: Client, step: Step) -> Step:
-        """Return a step that also writes what it did into the trace."""
+        """Return a step that also writes what it did into the trace.
+
+        A caller on another machine may still be within a call when the node crashes. It hears of that at its next step."""
+        disk, life = self.machines.disks[client.name], self.machines.disks[client.name].life
+
         def recording(before: State, given: Input) -> tuple[State, tuple[Output, ...]]:
+            if disk.life != life:
+                raise NodeStopped(f"{client.name} has crashed")
             try:
                 after, outputs = step(before, given)
             except Contradiction as error:
