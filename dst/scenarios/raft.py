@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies, said_by
-from highwater.dst.scenario import BaseShape, Draw, Scenario
+from highwater.dst.scenario import BaseShape, Draw, Scenario, rarely
 from highwater.dst.scenarios.replicated.group import Group, group_of
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.machines import ended
@@ -132,7 +132,8 @@ async def caller(actors: Actors, client: Client, world: NodeWorld, name: str) ->
             actors.begin(me, update)
             own = group.node(client.name)
             call = asked(actors, me, group, own.state.leader if own else "").propose(update.encode())
-            said = await said_by(CALLS, "propose", world.clock.timeout(CALL_MS, call), index=lambda done: str(done.index))
+            said = await said_by(CALLS, "propose", world.clock.timeout(CALL_MS, actors.in_time(me, call)),
+                                 index=lambda done: str(done.index))
             actors.end(me, said.told, keys=said.keys)
             await actors.pause(me, world)
             if said.told != "failed":
@@ -150,7 +151,8 @@ async def reader(actors: Actors, client: Client, world: NodeWorld, number: int) 
         if not group.busy[client.name]:
             return
         actors.begin(me)
-        said = await said_by(CALLS, "read", world.clock.timeout(CALL_MS, asked(actors, me, group, client.name).read()))
+        call = asked(actors, me, group, client.name).read()
+        said = await said_by(CALLS, "read", world.clock.timeout(CALL_MS, actors.in_time(me, call)))
         seen = tuple(body.decode() for body in said.value) if said.told == "read" else ()
         actors.end(me, said.told, body=" ".join(seen).encode(), seen=seen, keys=said.keys)
         if said.told != "read":
@@ -208,6 +210,7 @@ SCENARIO = Scenario(
     moments_of=moments_of,
     nodes=("Server",),
     hardware=lambda shape: HARDWARE[shape.hardware],
+    rare=rarely(),
     may_retire=lambda shape: (shape.servers - 1) // 2,
     cost={},
 )
