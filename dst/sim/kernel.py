@@ -247,6 +247,13 @@ class Kernel:
             action(*args)
         return max_steps
 
+    def postpone(self, is_owner: Callable[[str], bool], until_ms: int) -> None:
+        """Let none of the waiting events of these owners happen before that time."""
+        late = [event for event in self.waiting if is_owner(event[2])]
+        rest = [event for event in self.waiting if not is_owner(event[2])]
+        make = Event._make if self.schedule else tuple
+        self.waiting[:] = sorted([*rest, *(make((max(event[0], until_ms), *event[1:])) for event in late)])
+
     def in_time(self) -> None:
         """Drop the schedule: from now on events happen at their times, and late ones at once."""
         self.schedule = None

@@ -130,6 +130,7 @@ class Links:
         self.machines = machines
         self.cut_until_ms: dict[tuple[str, str], int] = {}  # (sender, receiver), and "" for any
         self.slow_until_ms: dict[tuple[str, str], int] = {}
+        self.still_until_ms: dict[str, int] = {}  # node -> until when it stands still
 
     def post(self, process: Client, to: str, body: bytes) -> bool:
         """Send a message. Returns whether the sender crashes now."""
@@ -141,7 +142,9 @@ class Links:
                                                  machines.message_fates)]
         if fate == "crash" and machines.fault(process.sites["crash"], 2) == 0:
             return True  # before it leaves
-        if fate in ("cut", "slow_link"):
+        if fate == "stall":
+            self._stall(process)
+        elif fate in ("cut", "slow_link"):
             self._befall(fate, process, to)
         if fate == "lost" or self._is_cut(sender, to) or to not in machines.nets:
             machines.note("lost", process, number)
@@ -151,7 +154,7 @@ class Links:
         for copy in range(1 + (fate == "doubled")):
             long_ms = machines.long_ms(process, "late") if fate == "late" or copy else 0
             there_ms = now_ms + 1 + self._there_ms(process, to) + long_ms
-            machines.kernel.at(there_ms, f"{sender} to {to}", machines.nets[to].deliver,
+            machines.kernel.at(max(there_ms, self.still_until_ms.get(to, 0)), f"{sender} to {to}", machines.nets[to].deliver,
                                NEW(Delivery, (to, NEW(Message, (sender, body)), number)))
         return fate == "crash"
 
@@ -165,6 +168,15 @@ class Links:
         of = {"link": [(process.name, to)], "from": [(process.name, "")], "to": [("", process.name)],
               "both ways": [(process.name, ""), ("", process.name)]}[how]
         self.cut_until_ms.update(dict.fromkeys(of, until_ms))
+
+    def _stall(self, process: Client) -> None:
+        """Let a node stand still: nothing that it waits for happens to it, and messages reach it only afterwards."""
+        name, kernel = process.name, self.machines.kernel
+        until_ms = self.still_until_ms[name] = kernel.now_ms + self.machines.long_ms(process, "stall")
+        kernel.postpone(lambda owner: owner.rpartition(" ")[2].partition("/")[0] == name, until_ms)
+
+    def is_still(self, node: str) -> bool:
+        return self.machines.kernel.now_ms < self.still_until_ms.get(node, 0)
 
     def _is_cut(self, sender: str, to: str) -> bool:
         until, now_ms = self.cut_until_ms, self.machines.kernel.now_ms
@@ -181,3 +193,4 @@ class Links:
     def heal(self) -> None:
         self.cut_until_ms.clear()
         self.slow_until_ms.clear()
+        self.still_until_ms.clear()

@@ -11,7 +11,7 @@ from highwater.dst.world.faults import Weights, fates
 
 
 class NodeWeights(NamedTuple):
-    """The rate of each fault: of 1000 operations of a disk, then of 1000 messages, then of both."""
+    """The rate of each fault: of 1000 operations of a disk, then of 1000 messages; the last one of both."""
 
     slow: int = 20  # the operation stalls for a long time
     failed: int = 3  # it fails: what was written since the last good sync may be there or not
@@ -20,13 +20,14 @@ class NodeWeights(NamedTuple):
     late: int = 20  # the message arrives after a long time
     lost: int = 20  # it never arrives
     doubled: int = 20  # it arrives twice
-    cut: int = 4  # for a long time all messages are lost: to one node, or of one or to one or both, in one direction
+    cut: int = 6  # for a long time all messages are lost: to one node, or of one or to one or both, in one direction
     slow_link: int = 4  # for a long time messages between these two nodes take up to ten times as long
+    stall: int = 4  # the sender of the message stands still for a long time, with all its tasks
     crash: int = 3  # the node crashes: its process alone, or its machine, which loses what is not durable
 
 
 DISK = ("slow", "failed", "full", "lie", "crash")
-MESSAGES = ("late", "lost", "doubled", "cut", "slow_link", "crash")
+MESSAGES = ("late", "lost", "doubled", "cut", "slow_link", "stall", "crash")
 DISK_FATES, MESSAGE_FATES = ("ok", *DISK), ("ok", *MESSAGES)  # a fate is an index into these
 NO_FAULTS = NodeWeights(*[0] * len(NodeWeights._fields))
 AnyWeights = Weights | NodeWeights

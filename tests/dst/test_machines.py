@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
@@ -182,6 +183,12 @@ def longest_operation_ms(run: Run) -> int:
     return max(gaps)
 
 
+def longest_silence_ms(run: Run) -> int:
+    """Return the longest time in which a node has done nothing. It waits for no message longer than 60 ms."""
+    times = {node: [e.t_ms for e in run.events if e.client == node] for node in ("Node#0", "Node#1")}
+    return max(later - earlier for of in times.values() for earlier, later in pairwise(of))
+
+
 SIGNS = {  # fault -> what it shows
     "slow": lambda run: longest_operation_ms(run) > 30,
     "failed": lambda run: 500 in statuses(run),
@@ -192,6 +199,7 @@ SIGNS = {  # fault -> what it shows
     "doubled": lambda run: max(arrivals(run).values()) > 1,
     "cut": lambda run: Counter(what for what, *_ in run.watched)["lost"] > 2,
     "slow_link": lambda run: 10 < longest_ms(run) <= 80,
+    "stall": lambda run: longest_silence_ms(run) > 60,
     "crash": lambda run: bool(died(run, "process")),
 }
 

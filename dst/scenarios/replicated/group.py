@@ -38,8 +38,10 @@ class Group:
         self.open[server] = node, self.machines.disks[server].life
 
     def node(self, server: str) -> Node | None:
-        """Return the open node of a server; None if it is down."""
+        """Return the open node of a server; None if it is down, or stands still."""
         node, life = self.open.get(server, (None, 0))
+        if self.machines.links.is_still(server):
+            return None
         return node if node is not None and self.machines.disks[server].life == life else None
 
     def is_done(self) -> bool:
