@@ -1,1 +1,1 @@
-"""Codecs: metadata files as bytes."""
+"""Codecs: metadata files as bytes, and checksums."""

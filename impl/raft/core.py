@@ -62,7 +62,7 @@ def server(me: str, voters: tuple[str, ...], config: Config = USUAL) -> State:
 
 def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
     """Take one input. Raises Contradiction if a committed entry would change."""
-    return close(state, INPUTS[type(given)](state, given))
+    return close(INPUTS[type(given)](state, given))
 
 
 def restart(state: State, given: Restart) -> State:
@@ -141,7 +141,7 @@ def disk_synced(state: State, given: Synced) -> State:
 
 def compact(state: State, given: Compact) -> State:
     """Forget entries that a snapshot covers. An older snapshot than the known one changes nothing."""
-    if given.snapshot_index <= state.snapshot[0]:
+    if given.snapshot_index < state.snapshot[0]:
         return state
     last_term = term_at(state.log, given.snapshot_index)
     assert last_term is not None and given.index <= given.snapshot_index <= state.commit

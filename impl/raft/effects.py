@@ -48,10 +48,11 @@ def capped(state: State, index: int) -> State:
                           unsynced=tuple(save._replace(index=min(save.index, index)) for save in state.unsynced))
 
 
-def close(before: State, state: State) -> tuple[State, tuple[Output, ...]]:
+def close(state: State) -> tuple[State, tuple[Output, ...]]:
     """End a step: put out what it changed as one Save, and hold the messages that wait for it."""
     outputs = state.outputs
-    if state.changed_from is not None or (state.term, state.vote) != (before.term, before.vote):
+    latest = state.unsynced[-1] if state.unsynced else state.durable
+    if state.changed_from is not None or (state.term, state.vote) != (latest.term, latest.vote):
         number, last = state.number + 1, last_index(state.log)
         first = last + 1 if state.changed_from is None else state.changed_from
         entries = state.log.entries[first - state.log.base_index - 1:]

@@ -69,11 +69,15 @@ def pre_vote_asked(state: State, sender: str, message: PreVote) -> State:
 
 def vote_asked(state: State, sender: str, message: RequestVote) -> State:
     """Vote for the first candidate of the term that has a log as good as the own one."""
-    free = state.vote == sender or (not state.vote and not state.leader)
-    granted = free and is_up_to_date(state.log, message.last_index, message.last_term)
+    granted = has_vote_for(state, sender) and is_up_to_date(state.log, message.last_index, message.last_term)
     if granted:
         state = state._replace(vote=sender, elapsed=0)
     return send_when_durable(state, sender, Vote(state.term, granted))
+
+
+def has_vote_for(state: State, candidate: str) -> bool:
+    """Tell whether this server may vote for the candidate in its term: it did already, or it has voted for nobody."""
+    return state.vote == candidate or (not state.vote and not state.leader)
 
 
 # --- the candidate

@@ -14,10 +14,11 @@ class Contradiction(Exception):
 
 
 def append(state: State, leader: str, message: Append) -> State:
-    """Take the leader's entries, in the place of entries that contradict them."""
-    if message.prev_index < state.commit:
+    """Take the leader's entries, in the place of entries that contradict them. Raises Contradiction."""
+    if message.prev_index < state.log.base_index:
         return send_when_durable(state, leader, Appended(state.term, state.commit))
     if term_at(state.log, message.prev_index) != message.prev_term:
+        check_uncommitted(state, message.prev_index)
         hint = agreeing(state.log, message.prev_index, message.prev_term)
         return send_in_term(state, leader, Conflict(state.term, message.prev_index, *hint))
     match = message.prev_index + len(message.entries)
@@ -26,6 +27,7 @@ def append(state: State, leader: str, message: Append) -> State:
         first = message.prev_index + 1 + new
         check_uncommitted(state, first)
         state = put(state, first, message.entries[new:])
+    match = max(match, state.commit)
     state = state._replace(commit=max(state.commit, min(message.commit, match)))
     return send_when_durable(state, leader, Appended(state.term, match))
 
@@ -38,10 +40,10 @@ def first_difference(state: State, message: Append) -> int:
     return len(message.entries)
 
 
-def check_uncommitted(state: State, first: int) -> None:
-    """Raises Contradiction if the log would be cut before its commit index."""
-    if first <= state.commit:
-        raise Contradiction(f"{state.me}: entry {first} is committed, and {state.leader}, which leads term {state.term}, has "
+def check_uncommitted(state: State, index: int) -> None:
+    """Raises Contradiction if the entry at `index`, of which the leader has another one, is committed."""
+    if index <= state.commit:
+        raise Contradiction(f"{state.me}: entry {index} is committed, and {state.leader}, which leads term {state.term}, has "
                             "another one: a server lost what it had made durable; compare the logs before you start any again")
 
 

@@ -12,7 +12,7 @@ from highwater.impl.node_world import Disk
 from highwater.impl.raft import segments
 from highwater.impl.raft.entries import Entry, Log, last_index, last_term
 from highwater.impl.raft.faults import Damaged
-from highwater.impl.raft.records import ENTRY, HARD, HEAD, TRUNCATE, Record, batch_of
+from highwater.impl.raft.records import ENTRY, HARD, TRUNCATE, Record, batch_of
 from highwater.impl.raft.segments import Segment, name_of, number_of
 from highwater.impl.raft.state import Save
 
@@ -21,7 +21,7 @@ REWRITTEN = "rewritten"  # the newest segment, while it is written again
 
 
 class Recovered(NamedTuple):
-    """What the disk holds of a node."""
+    """The content of a log: the latest term and vote, and the entries."""
 
     term: int
     vote: str
@@ -110,26 +110,32 @@ async def open_log(disk: Disk, node: str, snapshot: tuple[int, int], segment_byt
     A log that does not reach the snapshot's last entry, or has another one there, begins anew after it. Raises Damaged,
     OtherNode, OtherVersion, DiskFull, DiskFailed. If the folder is refused, nothing in it was changed.
     """
-    parsed, torn_head = await read_segments(disk, node)
-    if not parsed and snapshot != (0, 0):
+    names = await segment_names(disk)
+    replay = Replay()
+    newest, torn_head = None, ""
+    for name in names:
+        segment = segments.parsed(name, await disk.read(name), node, newest=name == names[-1])
+        if segment is None:
+            torn_head = name
+        else:
+            replay.add(segment)
+            newest = segment._replace(records=segment.records[-1:])
+    if newest is None and snapshot != (0, 0):
         raise Damaged(torn_head or name_of(1), 0, "there is a snapshot, but no segment of the log that can be read")
-    found = after_gap(parsed)
-    opened = DiskLog(disk, node, segment_bytes)
-    recovered = replayed(found)
-    check_reaches(found, recovered.log, snapshot)
-    for name in [*(segment.name for segment in parsed if segment not in found), *([torn_head] if torn_head else [])]:
-        await disk.remove(name)
+    opened, recovered = DiskLog(disk, node, segment_bytes), replay.recovered()
+    check_reaches(names, recovered.log, snapshot)
+    if torn_head:
+        await disk.remove(torn_head)
         await disk.sync_names()
-    if found:
-        await rewrite(disk, found[-1])
+    if newest is not None:
+        await rewrite(disk, newest)
+        latest = newest.records[-1]
+        opened.size_bytes, opened.batch = newest.size_bytes, latest.batch - (not latest.is_last)
     opened.term, opened.vote = recovered.term, recovered.vote
     opened.last = last_index(recovered.log), last_term(recovered.log)
-    opened.segments = [(segment.number, segment.records[0].index) for segment in found]
-    if found:
-        latest = found[-1].records[-1]
-        opened.size_bytes, opened.batch = found[-1].size_bytes, latest.batch - (not latest.is_last)
+    opened.segments = replay.segments
     if goes_on(recovered.log, snapshot):
-        if not found:
+        if newest is None:
             await opened._new_segment()
         return opened, recovered
     opened.last = snapshot
@@ -142,8 +148,8 @@ async def open_log(disk: Disk, node: str, snapshot: tuple[int, int], segment_byt
 async def rewrite(disk: Disk, newest: Segment) -> None:
     """Write the newest segment again, without what is torn, and put it durably in its own place.
 
-    To sync it as it is would not do. If a sync of an earlier process failed, the system may still show pages that are not on the
-    disk, and take them for written: the next sync then succeeds, and a later crash of the machine loses them.
+    To sync it as it is would not do. If a sync of an earlier process failed, the system may still show pages that are not on
+    the disk, and take them for written: the next sync then succeeds, and a later crash of the machine loses them.
     """
     whole = (await disk.read(newest.name))[:newest.size_bytes]
     await disk.create(REWRITTEN)
@@ -153,29 +159,22 @@ async def rewrite(disk: Disk, newest: Segment) -> None:
     await disk.sync_names()
 
 
-async def read_segments(disk: Disk, node: str) -> tuple[list[Segment], str]:
-    """Return all segments, and the name of the newest if it is torn from its first byte on; "" otherwise."""
+async def segment_names(disk: Disk) -> list[str]:
+    """Return the names of all segments, in order. Raises Damaged if one is missing: the oldest are removed one by one."""
     names = [name for name in await disk.names() if number_of(name) is not None]
-    found: list[Segment] = []
-    for name in names:
-        segment = segments.parsed(name, await disk.read(name), node, newest=name == names[-1])
-        if segment is None:
-            return found, name
-        found.append(segment)
-    return found, ""
+    if names:
+        first = number_of(names[0])
+        assert first is not None
+        for number, name in enumerate(names, first):
+            if name != name_of(number):
+                raise Damaged(name_of(number), 0, f"the file is missing, and {name} is there")
+    return names
 
 
-def after_gap(found: list[Segment]) -> list[Segment]:
-    """Return the segments that follow each other without a gap up to the newest. What stands before a gap was removed already,
-    or is missed by `check_reaches`."""
-    start = max((place for place in range(1, len(found)) if found[place].number != found[place - 1].number + 1), default=0)
-    return found[start:]
-
-
-def check_reaches(found: list[Segment], log: Log, snapshot: tuple[int, int]) -> None:
+def check_reaches(names: list[str], log: Log, snapshot: tuple[int, int]) -> None:
     """Raises Damaged if entries between the snapshot and the log are missing."""
     if log.base_index > snapshot[0]:
-        raise Damaged(found[0].name, 0, f"the log begins after entry {log.base_index:,}, and the snapshot ends with entry "
+        raise Damaged(names[0], 0, f"the log begins after entry {log.base_index:,}, and the snapshot ends with entry "
                                         f"{snapshot[0]:,}: a file is missing")
 
 
@@ -187,33 +186,49 @@ def goes_on(log: Log, snapshot: tuple[int, int]) -> bool:
     return place < len(log.entries) and log.entries[place].term == snapshot[1]
 
 
-def replayed(found: list[Segment]) -> Recovered:
-    """Return what the records say together. Raises Damaged where they contradict each other."""
-    term, vote, base, entries, batch = 0, "", (0, 0), list[Entry](), 0
-    for segment in found:
-        start = 0
+class Replay:
+    """The content of a log, while its segments are read one after the other."""
+
+    def __init__(self):
+        self.term, self.vote, self.batch = 0, "", 0
+        self.base, self.entries = (0, 0), list[Entry]()
+        self.segments: list[tuple[int, int]] = []  # (number, index of the entry before it)
+
+    def add(self, segment: Segment) -> None:
+        """Apply the next segment. Raises Damaged where it contradicts itself, or what is before it."""
+        entries, start, index = self.entries, 0, self.base[0] + len(self.entries)  # `index`: of the last entry
         for record in segment.records:
-            last = base[0] + len(entries)
-            if record.type == HEAD:
-                before = last, entries[-1].term if entries else base[1]
-                if segment is found[0] or segment.anew:
-                    base, entries = (record.index, record.term), []
-                elif before != (record.index, record.term) or record.batch != batch + 1:
-                    raise Damaged(segment.name, start, f"it goes on after entry {record.index:,} of term {record.term:,} with "
-                                                       f"batch {record.batch:,}, and the log before it ends with entry "
-                                                       f"{before[0]:,} of term {before[1]:,} in batch {batch:,}")
-            elif record.type == HARD:
-                if record.term < term:
-                    raise Damaged(segment.name, start, f"the term falls from {term:,} to {record.term:,}")
-                term, vote = record.term, record.body.decode()
-            elif record.type == TRUNCATE:
-                if not base[0] <= record.index < last:
-                    raise Damaged(segment.name, start, f"the log is cut after entry {record.index:,}, and has "
-                                                       f"{base[0] + 1:,} to {last:,}")
-                del entries[record.index - base[0]:]
-            else:
-                if record.index != last + 1:
-                    raise Damaged(segment.name, start, f"entry {record.index:,} follows entry {last:,}")
+            if record.type == ENTRY:
+                index += 1
+                if record.index != index:
+                    raise Damaged(segment.name, start, f"entry {record.index:,} follows entry {index - 1:,}")
                 entries.append(Entry(record.term, record.body[0], record.body[1:]))
-            start, batch = record.end, record.batch
-    return Recovered(term, vote, Log(*base, tuple(entries)))
+            elif record.type == TRUNCATE:
+                if not self.base[0] <= record.index < index:
+                    raise Damaged(segment.name, start, f"the log is cut after entry {record.index:,}, and has "
+                                                       f"{self.base[0] + 1:,} to {index:,}")
+                del entries[record.index - self.base[0]:]
+                index = record.index
+            elif record.type == HARD:
+                if record.term < self.term:
+                    raise Damaged(segment.name, start, f"the term falls from {self.term:,} to {record.term:,}")
+                self.term, self.vote = record.term, record.body.decode()
+            else:
+                self._begin(segment, record)
+                entries, index = self.entries, record.index
+            start = record.end
+        self.batch = segment.records[-1].batch
+
+    def _begin(self, segment: Segment, head: Record) -> None:
+        """Go on with a segment, which follows the ones before it, or lets the log begin anew."""
+        last = self.base[0] + len(self.entries), self.entries[-1].term if self.entries else self.base[1]
+        if not self.segments or segment.anew:
+            self.base, self.entries = (head.index, head.term), []
+        elif last != (head.index, head.term) or head.batch != self.batch + 1:
+            raise Damaged(segment.name, 0, f"it goes on after entry {head.index:,} of term {head.term:,} with batch "
+                                           f"{head.batch:,}, and the log before it ends with entry {last[0]:,} of term "
+                                           f"{last[1]:,} in batch {self.batch:,}")
+        self.segments.append((segment.number, head.index))
+
+    def recovered(self) -> Recovered:
+        return Recovered(self.term, self.vote, Log(*self.base, tuple(self.entries)))

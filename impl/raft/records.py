@@ -13,7 +13,7 @@ from highwater.impl.codecs.crc32c import crc32c
 
 HEAD, HARD, TRUNCATE, ENTRY = 1, 2, 3, 4  # types: segment head, hard state, cut of the log, entry
 LAST = 0x80
-PREFIX, FIELDS = Struct(">II"), Struct(">BQQQ")
+PREFIX, FIELDS, WHOLE = Struct(">II"), Struct(">BQQQ"), Struct(">IIBQQQ")
 BEFORE_BODY = PREFIX.size + FIELDS.size
 
 
@@ -43,13 +43,12 @@ def record_at(data: bytes, start: int) -> Record | None:
     """Return the record that begins at `start`; None if there is none, or not as it was written."""
     if start + BEFORE_BODY > len(data):
         return None
-    length, crc = PREFIX.unpack_from(data, start)
+    length, crc, type_, index, term, batch = WHOLE.unpack_from(data, start)
     content = start + PREFIX.size
     end = content + length
     if length < FIELDS.size or end > len(data) or crc32c(data[content:end]) != crc:
         return None
-    type_, index, term, batch = FIELDS.unpack_from(data, content)
-    return Record(type_ & ~LAST, index, term, batch, data[start + BEFORE_BODY:end], bool(type_ & LAST), end)
+    return Record(type_ & ~LAST, index, term, batch, data[start + BEFORE_BODY:end], type_ >= LAST, end)
 
 
 def records_behind(data: bytes, start: int) -> Iterator[Record]:

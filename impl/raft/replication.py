@@ -116,6 +116,7 @@ def refused(state: State, sender: str, message: Conflict) -> State:
         next_index = follower.match_index + 1
     else:
         agreed, _ = agreeing(state.log, message.hint_index, message.hint_term)
+        agreed = min(agreed, message.hint_index)  # before the log's beginning: a snapshot is offered
         next_index = max(min(message.prev_index, agreed + 1), follower.match_index + 1)
     follower = follower._replace(mode=PROBE, next_index=next_index, inflight=(), paused=False)
     return send_append(with_progress(state, follower), sender, even_empty=True)
@@ -136,8 +137,8 @@ def heartbeat_answered(state: State, sender: str, message: HeartbeatReply) -> St
 
 
 def advance_commit(state: State) -> State:
-    """Commit what a quorum has durably. The leader counts itself as far as its own disk is."""
-    matches = sorted([state.durable.index, *(follower.match_index for follower in state.followers)], reverse=True)
+    """Commit what a quorum has durably."""
+    matches = sorted([own_match(state), *(follower.match_index for follower in state.followers)], reverse=True)
     index = matches[majority(state) - 1]
     if index <= state.commit or not may_commit(state, index):
         return state
@@ -145,6 +146,11 @@ def advance_commit(state: State) -> State:
                                                                 index - state.log.base_index])
     state = state._replace(commit=index, uncommitted_bytes=state.uncommitted_bytes - bodies)
     return reads.begin_waiting(send_appends(state, even_empty=True))
+
+
+def own_match(state: State) -> int:
+    """Return how far the leader counts itself: as far as its own disk is."""
+    return state.durable.index
 
 
 def may_commit(state: State, index: int) -> bool:

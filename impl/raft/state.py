@@ -40,7 +40,7 @@ class Config(NamedTuple):
 
 
 class Unsynced(NamedTuple):
-    """What is durable once the save `number` is: this term and vote, and the log up to `index`.
+    """A save: once it is durable, so are this term and vote, and the log up to `index`.
 
     `index` falls when a later step cuts the log below it, so an entry put there afterwards never counts as durable too early.
     """
@@ -60,7 +60,7 @@ class Held(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What a leader knows of one follower."""
+    """The knowledge that a leader has of one follower."""
 
     name: str
     match_index: int = 0  # the follower's log equals the leader's up to here, durably

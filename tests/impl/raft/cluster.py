@@ -1,8 +1,9 @@
 """Walks a cluster of pure Raft servers at random, and checks at every step what must hold of them.
 
-Messages are lost, doubled and reordered; a server crashes, and keeps any beginning of what it had not synced. Checked are:
-one leader a term (R1), log matching (R2), leader completeness (R3), state machine safety (R4), that what is committed is
-durable on a quorum (R5), and that a read's index covers every commit before the read came (I4).
+Messages are lost, doubled and reordered; now and then a server is cut off for a while, or crashes, and then keeps any beginning
+of what it had not synced. Checked are: one leader a term (R1), log matching (R2), leader completeness (R3), state machine
+safety (R4), that what is committed is durable on a quorum (R5), and that a read's index covers every commit before it
+came (I4).
 """
 
 from random import Random
@@ -43,7 +44,7 @@ class Broken(AssertionError):
 
 
 class OnDisk(NamedTuple):
-    """What a crash leaves."""
+    """The part of a server that a crash leaves."""
 
     term: int = 0
     vote: str = ""
@@ -88,7 +89,7 @@ class Cluster:
         self.committed: dict[int, tuple[Entry, int]] = {}  # index -> entry, term of the leader that committed it
         self.reads: dict[str, int] = {}  # id -> what it has to see
         self.seen = {"reads": 0, "commits": 0, "leaders": 0, "installed": 0, "refused": 0, "crashes": 0}
-        self.proposed = 0
+        self.proposed, self.cut_off = 0, ""
         for name in voters:
             self.give(name, Restart(0, "", Log(), 0, self.random.getrandbits(32)))
 
@@ -142,9 +143,6 @@ class Cluster:
         self.seen["crashes"] += 1
         self.give(name, Restart(disk.term, disk.vote, disk.log, disk.snapshot[0], self.random.getrandbits(32)))
 
-    def deliver(self, place: int) -> None:
-        self.give(*self.messages.pop(place))
-
     def fetched(self, name: str) -> None:
         """Install a snapshot that the server wants: another one has it, or a later one, or nothing comes."""
         server = self.servers[name]
@@ -180,41 +178,50 @@ class Cluster:
         self.proposed += 1
         return self.give(name, Propose((b"%d" % self.proposed,)))
 
-    def walk(self, steps: int, loss: float = 0.1, crashes: float = 0.01) -> None:
+    def walk(self, steps: int, loss: float = 0.05, crashes: float = 0.005) -> None:
         """Let anything happen, `steps` times."""
-        names, random = tuple(self.servers), self.random
+        weights = {self.crash: crashes, self.cut: 0.002, self.tick: 0.11, self.sync_some: 0.2, self.propose_to_leader: 0.05,
+                   self.read: 0.04, self.transfer: 0.002, self.campaign: 0.003, self.compact: 0.01, self.fetched: 0.03}
+        actions, names = (*weights, None), tuple(self.servers)
+        chances = (*weights.values(), 1 - sum(weights.values()))
         for _ in range(steps):
-            name, what = random.choice(names), random.random()
-            if what < crashes:
-                self.crash(name)
-            elif what < 0.2:
-                self.give(name, Tick())
-            elif what < 0.4:
-                self.sync(name, random.randint(1, 3))
-            elif what < 0.46:
-                leaders = [s.name for s in self.servers.values() if s.state.role == LEADER]
-                self.propose(random.choice(leaders or names))
-            elif what < 0.49:
-                self.read(name)
-            elif what < 0.50:
-                self.give(name, TransferTo(random.choice(names)))
-            elif what < 0.51:
-                self.give(name, Campaign())
-            elif what < 0.52:
-                self.compact(name)
-            elif what < 0.56:
-                self.fetched(name)
+            (action,) = self.random.choices(actions, chances)
+            if action is not None:
+                action(self.random.choice(names))
             elif self.messages:
-                place = random.randrange(min(len(self.messages), 8))
-                if random.random() < loss:
-                    self.messages.pop(place)
-                elif random.random() < loss:
-                    self.give(*self.messages[place])
-                else:
-                    self.deliver(place)
+                self.deliver(self.random.randrange(min(len(self.messages), 8)), loss)
+
+    def deliver(self, place: int, loss: float) -> None:
+        """Let a message arrive, once or twice, or not."""
+        to, received = self.messages[place]
+        fate = self.random.random()
+        if fate >= loss:
+            del self.messages[place]  # otherwise it arrives again
+        if fate < 1 - loss and self.cut_off not in (to, received.sender):
+            self.give(to, received)
+
+    def cut(self, name: str) -> None:
+        self.cut_off = self.random.choice((name, ""))
+
+    def tick(self, name: str) -> None:
+        self.give(name, Tick())
+
+    def sync_some(self, name: str) -> None:
+        self.sync(name, self.random.randint(1, 3))
+
+    def propose_to_leader(self, name: str) -> None:
+        leaders = [server.name for server in self.servers.values() if server.state.role == LEADER]
+        self.propose(self.random.choice(leaders or [name]))
+
+    def transfer(self, name: str) -> None:
+        self.give(name, TransferTo(self.random.choice(tuple(self.servers))))
+
+    def campaign(self, name: str) -> None:
+        self.give(name, Campaign())
 
     def settle(self, rounds: int = 60) -> None:
         """Let everything heal: no loss, no crash."""
+        self.cut_off = ""
         for _ in range(rounds):
             for name in self.servers:
                 self.give(name, Tick())
@@ -224,6 +231,28 @@ class Cluster:
             for to, received in pending:
                 self.give(to, received)
                 self.sync(to)
+
+    def exchange(self, *names: str, syncs: bool = True, until=lambda: False) -> None:
+        """Let these servers sync and hear each other, `until` something or to the end; all other messages are lost."""
+        while True:
+            for name in names if syncs else ():
+                self.sync(name)
+            pending, self.messages = self.messages, []
+            pending = [(to, received) for to, received in pending if to in names and received.sender in names]
+            if not pending:
+                return
+            for to, received in pending:
+                self.give(to, received)
+                if until():
+                    return
+
+    def elect(self, name: str, term: int, *others: str) -> None:
+        """Let a server win the election of a term with the votes of `others`; all that it sends as the leader is lost."""
+        while self.servers[name].state.term < term:
+            self.give(name, Campaign())
+        self.exchange(name, *others, until=lambda: self.servers[name].state.role == LEADER)
+        assert self.servers[name].state.role == LEADER, f"{name} does not win the election of term {term}"
+        self.messages = []
 
     # --- what must hold
 
