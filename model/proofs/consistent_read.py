@@ -1,17 +1,17 @@
-"""Safety, for any number of servers, terms, entries and restores: every `always` property of model/protocols/consistent_read.py, by
-an inductive invariant, action by action.
+"""Safety, for any number of servers, terms, entries and restores: every `always` property of
+model/protocols/consistent_read.py, by an inductive invariant, action by action.
 
 A quorum is an element of a sort of its own, and any two quorums have a server in common (MEET).
 
 The invariant
-- LogIsPromised, LeadIsPromised: of each quorum some server has promised the term of an entry, or a term that a server has led,
-  or a later one. So whoever asks a quorum of which none has promised more than its own term learns that no later leader has
-  written. LogRises: later entries have no earlier term. LeaderIsAlone: two servers do not lead one term.
-- OneLeaderPerTerm: a leader knows of all entries of its term. AppliedIsCommitted, AckedIsCommitted.
-- LeaderKnowsBefore: and of all entries of earlier terms, as its first own entry is committed.
-- IndexIsEnough: once the index is taken, the entry that the read must see is at most the index, or was written in a later term
-  than that in which the index was taken. ConfirmedIsEnough: once a quorum has confirmed that leader, it is at most the index.
-- ReadIsKnown: what the read must see is acknowledged, and its leader has led its term.
+- LogIsPromised, LeadIsPromised: each quorum has a server that has promised the term of an entry, or the term that a server has
+  led, or a later term. So if no server of a quorum has promised more than term t, no later leader has written.
+- LogRises: the terms of the entries do not fall. LeaderIsAlone: two servers do not lead one term.
+- OneLeaderPerTerm: a leader knows all entries of its term. LeaderKnowsBefore: it knows all entries of earlier terms, because
+  its first own entry is committed. AppliedIsCommitted, AckedIsCommitted.
+- IndexIsEnough: once the index is taken, the entry that the read must see is at most the index, or its term is later than the
+  one in which the index was taken. ConfirmedIsEnough: once a quorum has confirmed that leader, it is at most the index.
+- BegunIsCommitted: what the read must see is acknowledged.
 
 Two checks tie this to the model. `tie` evaluates the relation below in plain Python, on every reachable state of an instance.
 `walked` does so on random walks through a larger instance.
@@ -52,9 +52,9 @@ def meaning(_: Any) -> dict:
 
 
 def initial(c: m.Constants) -> dict[str, dict]:
-    return {"": {"log": zero, "size": 0, "promised": zero, "answered": nothing, "pc": "Idle", "asked": nothing, "leader": nothing,
-                 "term": 0, "index": 0, "got": 0, "must": 0, "restores": 0, "acked": 0},
-            "Server": {"lead": 0, "queued": 0, "applied": 0}}
+    shared = {"log": zero, "size": 0, "promised": zero, "answered": nothing, "pc": "Idle", "asked": nothing, "leader": nothing,
+              "term": 0, "index": 0, "got": 0, "must": 0, "restores": 0, "acked": 0}
+    return {"": shared, "Server": {"lead": 0, "queued": 0, "applied": 0}}
 
 
 # --- the transition relation, action by action as in model/protocols/consistent_read.py -----------------------------------
@@ -151,7 +151,7 @@ def read_is_current(c, s):
 
 
 def one_leader_per_term(c, s, w: Server, i: Place):
-    return Implies(And(1 <= i, i <= s.size, s.log(i) == w.lead), i <= w.queued)
+    return Implies(And(i >= 1, i <= s.size, s.log(i) == w.lead), i <= w.queued)
 
 
 def applied_is_committed(c, s, w: Server):
@@ -184,7 +184,7 @@ def lead_is_promised(c, s, w: Server, q: Quorum):
 
 
 def log_rises(c, s, i: Place, j: Place):
-    return Implies(And(1 <= i, i <= j, j <= s.size), s.log(i) <= s.log(j))
+    return Implies(And(i >= 1, i <= j, j <= s.size), s.log(i) <= s.log(j))
 
 
 def leader_is_alone(c, s, w: Server, v: Server):
@@ -192,7 +192,7 @@ def leader_is_alone(c, s, w: Server, v: Server):
 
 
 def leader_knows_before(c, s, w: Server, i: Place):
-    return Implies(And(1 <= i, i <= s.size, s.log(i) < w.lead), i <= w.queued)
+    return Implies(And(i >= 1, i <= s.size, s.log(i) < w.lead), i <= w.queued)
 
 
 def begun_is_committed(c, s):
@@ -232,12 +232,13 @@ def read(role: str, value: Any) -> Tables:
         "asked": frozenset(asked), "leader": frozenset(leader)}
 
 
-def write_(role: str, t: Tables) -> Any:
+def written(role: str, t: Tables) -> Any:
     if role:
         return m.Server(t["lead"], t["queued"], t["applied"])
-    of = m.Read(t["pc"], next(iter(t["asked"]), None), next(iter(t["leader"]), None), t["term"], t["index"], t["got"], t["must"])
-    return m.Shared(tuple(t["log"][i] for i in range(1, t["size"] + 1)), tuple(of for _, of in sorted(t["promised"].items())),
-                    t["answered"], of, t["restores"], t["acked"])
+    at_, leader = (next(iter(t[name]), None) for name in ("asked", "leader"))
+    of = m.Read(t["pc"], at_, leader, t["term"], t["index"], t["got"], t["must"])
+    log = tuple(t["log"][i] for i in range(1, t["size"] + 1))
+    return m.Shared(log, tuple(term for _, term in sorted(t["promised"].items())), t["answered"], of, t["restores"], t["acked"])
 
 
 def scope(c: Any) -> Scope:  # a Constants without None
@@ -248,7 +249,8 @@ def scope(c: Any) -> Scope:  # a Constants without None
 
 # Instances in which counterexamples to induction are searched.
 SMALL = scope(m.Constants(MAX_TERM=3, RESTORES=1))
-SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write_, axioms={"Meet": meet})
+SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, written,
+                axioms={"Meet": meet})
 UNBOUNDED = dict.fromkeys(("CANDIDATES", "ASKED", "MAX_TERM", "MAX_LOG", "RESTORES"))
 SAFEGUARDS = {"WAIT_APPLIED", "RECHECK", "ROUND", "FRESH", "NOOP", "SAME_TERM"}
 SAFEGUARDS_OFF = tuple({name: False} for name in m.Constants._fields if name in SAFEGUARDS)

@@ -1,30 +1,40 @@
-"""Safety, for any number of servers, terms, entries, restarts and messages: every `always` property of model/protocols/raft.py, by
-an inductive invariant, action by action.
+"""Safety, for any number of servers, terms, entries, restarts and messages: every `always` property of
+model/protocols/raft.py, by an inductive invariant, action by action.
 
-A quorum is an element of a sort of its own. All that is used of quorums is that any two have a server in common (MEET); of more
-than half of the servers that is so. The proof is of clusters whose members do not change.
+A quorum is an element of a sort of its own. The proof uses one fact about quorums: any two have a server in common (MEET). Sets
+of more than half of the servers have that property. The members of the cluster do not change.
 
-The invariant. E(t) is the log of the leader of term t, CL(t, c) that of candidate c when it stood in term t, and L(s) the log
-on the disk of s. An entry is the term in which it was proposed.
+The invariant. E(t) is the log of the leader of term t, CL(t, c) the log with which candidate c stood in term t, and L(s) the
+log on the disk of server s. An entry is the term in which it was proposed.
 
-- VotesAreUnique. VoteIsKnown: a vote of s in t is for a candidate of t, t is at most the term of s, and if it is that term then s
-  knows its vote. CandidacyIsKnown. LatestIsKnown: `latest`, the last term in which s voted, is at most the term of s.
-- LeaderWasElected: a quorum voted for the leader of a term. OneLeaderPerTerm. CandidateIsNoLeader: a candidate has not led its
-  term, and its log is as it was when it stood. LeaderLeads: the log on a leader's disk is the beginning of E, and it knows what
-  it has committed.
-- LeaderLog, DiskLog, CandidateLog: terms of entries are at least 1 and rise; those of E(t) are at most t, those of CL(t, c) less,
-  those of L(s) at most the term of s. LeaderMatches, DiskMatches, CandidateMatches: an entry of term u at place n of such a log is
-  in E(u), and the logs are equal up to n.
-- AckIsKnown: who has acknowledged n entries of E(t) has at least the term t, and n is at most the length of E(t).
-- Retained: an acknowledged entry of term t at place n of E(t) is on the disk, or a later leader, of at most the term of s, has
-  something else there, or nothing.
-- VoteFact: who acknowledged such an entry and voted in w > t voted for a candidate that has the entry, or such a leader is of
-  at most the term w.
-- NeverChosen: if the leader of t has an entry of its own at n, and a later leader does not, then each quorum has a server that
-  has not acknowledged it and has voted in a later term, so never will.
-- CommitIsAcked: what a leader has committed ends with an entry of its own term, which a quorum has acknowledged.
+Votes
+- VotesAreUnique. VoteIsKnown: a vote of s in term t is for a candidate of t, and t is at most the term of s. If t is the term
+  of s, then s knows for whom it voted. CandidacyIsKnown: no server stood in a term later than its own. LatestIsKnown: the
+  latest vote of a server is in no later term than its own.
+- LeaderIsKnown: a leader stood in its term. LeaderWasElected: a quorum voted for it. LaterIsVoted: so each quorum has a server
+  that voted in that term or later. OneLeaderPerTerm.
+- CandidateIsNoLeader: a candidate has not led its term, and its disk is as it was when it stood. LeaderLeads: a server that
+  leads has won its term, and knows all that it has committed.
+Logs
+- LeaderLog, DiskLog, CandidateLog: the terms of the entries are at least 1 and do not fall. In E(t) they are at most t, in
+  CL(t, c) less than t, and in L(s) at most the term of s.
+- LeaderMatches, DiskMatches, CandidateMatches: if such a log has an entry of term u at place n, then E(u) has it, and the two
+  are equal up to n.
+Acknowledgements
+- AckIsKnown: a server that has acknowledged n entries of E(t) has at least the term t, and E(t) has n entries.
+- Retained: an acknowledged entry of term t is on the disk of s. Or E(u) of a later term u, at most the term of s, does not
+  have it.
+- VoteFact: a server that has acknowledged such an entry, and voted in a later term w, voted for a candidate that has it. Or E(u)
+  of a term u between t and w does not have it.
+- NeverChosen: if E(t) has an entry of term t that a later E(u) does not have, then each quorum has a server that has not
+  acknowledged it and has voted in a later term. Such a server never will acknowledge it.
+- CommitIsAcked: what the leader of t has committed ends with an entry of term t that a quorum has acknowledged.
+- AppliedIsCommitted.
 
-LeaderCompleteness follows from NeverChosen and CommitIsAcked, CommittedIsDurable from that and Retained.
+LeaderCompleteness follows from NeverChosen and CommitIsAcked (the lemma LeaderHasCommit), and CommittedIsDurable from these and
+Retained (the lemma AckedIsOnDisk). BecomeLeader has a lemma, TermHasNoLeader, because most clauses need it. Facts about logs
+name entries of logs at places that are entries of logs; a query that had all of them would not end. So NEEDS says what each
+query may use.
 
 Two checks tie this to the model. `tie` evaluates the relation below in plain Python, on every reachable state of an instance.
 `walked` does so on random walks through a larger instance.
@@ -37,7 +47,7 @@ from typing import Any, Literal, NewType
 
 from highwater.model.proofs.engine import inductive
 from highwater.model.proofs.engine.logic import And, If, Implies, Not, Or, at
-from highwater.model.proofs.engine.parts import larger, nothing, one_more, room, zero
+from highwater.model.proofs.engine.parts import nothing, one_more, room, zero
 from highwater.model.proofs.engine.system import Scope, System, Tables, View
 from highwater.model.protocols import raft as m
 
@@ -56,7 +66,9 @@ FIELDS = {
         "acked": (Term, Server, Place), "disk": (Server, Place, Term), "size": (Server, Place), "committed": (Term, Place),
         "restarts": (Count,), "ahead": (Count,), "learned": (Count,), "seen": (Count,),
     },
-    "Server": {"pc": (Literal["Follower", "Candidate", "Leader"],), "term": (Term,), "vote": (Server, bool), "commit": (Place,)},
+    "Server": {
+        "pc": (Literal["Follower", "Candidate", "Leader"],), "term": (Term,), "vote": (Server, bool), "commit": (Place,),
+    },
 }
 RIGID = {"member": (Quorum, Server, bool), "common": (Quorum, Quorum, Server)}
 
@@ -66,9 +78,9 @@ def meaning(_: Any) -> dict:
 
 
 def initial(c: m.Constants) -> dict[str, dict]:
-    shared = {"stood": nothing, "cl": zero, "cl_size": zero, "voted": nothing, "latest": zero, "ruled": nothing, "leads": nothing,
-              "e": zero, "e_size": zero, "acked": zero, "disk": zero, "size": zero, "committed": zero, "restarts": 0, "ahead": 0,
-              "learned": 0, "seen": 0}
+    shared = {"stood": nothing, "cl": zero, "cl_size": zero, "voted": nothing, "latest": zero, "ruled": nothing,
+              "leads": nothing, "e": zero, "e_size": zero, "acked": zero, "disk": zero, "size": zero, "committed": zero,
+              "restarts": 0, "ahead": 0, "learned": 0, "seen": 0}
     return {"": shared, "Server": {"pc": "Follower", "term": 0, "vote": nothing, "commit": 0}}
 
 
@@ -197,12 +209,12 @@ def one_leader_per_term(c, s, t: Term):
 def matches(s, log, u, n, j):
     """Say of an entry of term u at place n of a log: E(u) has it, and is equal to the log at each place j up to n."""
     return Implies(And(n >= 1, log(n) == u, u >= 1),
-                   And(s.ruled(u), n <= s.e_size(u), Implies(And(1 <= j, j <= n), log(j) == s.e(u, j))))
+                   And(s.ruled(u), n <= s.e_size(u), Implies(And(j >= 1, j <= n), log(j) == s.e(u, j))))
 
 
 def log_matching(c, s, t: Term, u: Term, n: Place, j: Place):
     def same(a, b):
-        return Implies(And(a(n) == b(n), a(n) >= 1, 1 <= j, j <= n), a(j) == b(j))
+        return Implies(And(a(n) == b(n), a(n) >= 1, j >= 1, j <= n), a(j) == b(j))
 
     def leader(of):
         return lambda i: s.e(of, i)
@@ -215,11 +227,11 @@ def log_matching(c, s, t: Term, u: Term, n: Place, j: Place):
 
 
 def leader_completeness(c, s, t: Term, u: Term, j: Place):
-    return Implies(And(t < u, s.ruled(u), 1 <= j, j <= s.committed(t)), s.e(u, j) == s.e(t, j))
+    return Implies(And(t < u, s.ruled(u), j >= 1, j <= s.committed(t)), s.e(u, j) == s.e(t, j))
 
 
 def state_machine_safety(c, s, t: Term, u: Term, j: Place):
-    return Implies(And(1 <= j, j <= s.committed(t), j <= s.committed(u)), s.e(u, j) == s.e(t, j))
+    return Implies(And(j >= 1, j <= s.committed(t), j <= s.committed(u)), s.e(u, j) == s.e(t, j))
 
 
 def committed_is_durable(c, s, t: Term):
@@ -238,11 +250,11 @@ def votes_are_unique(c, s, t: Term):
 
 def vote_is_known(c, s, w: Server, t: Term):
     return s.every(Server, lambda x: Implies(s.voted(t, w.me, x), And(
-        1 <= t, t <= w.term, s.stood(t, x), t <= s.latest(w.me), Implies(t == w.term, w.vote(x)))))
+        t >= 1, t <= w.term, s.stood(t, x), t <= s.latest(w.me), Implies(t == w.term, w.vote(x)))))
 
 
 def candidacy_is_known(c, s, w: Server, t: Term):
-    return And(w.term >= 0, Implies(s.stood(t, w.me), And(1 <= t, t <= w.term)))
+    return And(w.term >= 0, Implies(s.stood(t, w.me), And(t >= 1, t <= w.term)))
 
 
 def latest_is_known(c, s, w: Server):
@@ -275,9 +287,9 @@ def leader_leads(c, s, w: Server):
 
 def is_log(log, size, i, j, most):
     """Say of a log: it has `size` entries, of terms up to `most`, which rise."""
-    inside = And(1 <= i, i <= size)
-    return And(size >= 0, Implies(Not(inside), log(i) == 0), Implies(inside, And(1 <= log(i), log(i) <= most)),
-               Implies(And(1 <= i, i <= j, j <= size), log(i) <= log(j)))
+    inside = And(i >= 1, i <= size)
+    return And(size >= 0, Implies(Not(inside), log(i) == 0), Implies(inside, And(log(i) >= 1, log(i) <= most)),
+               Implies(And(i >= 1, i <= j, j <= size), log(i) <= log(j)))
 
 
 def leader_log(c, s, t: Term, i: Place, j: Place):
@@ -317,17 +329,17 @@ def differs(s, t, n, upto):
 
 
 def retained(c, s, w: Server, t: Term, n: Place):
-    return Implies(And(1 <= n, n <= s.acked(t, w.me), s.e(t, n) == t), Or(s.disk(w.me, n) == t, differs(s, t, n, w.term)))
+    return Implies(And(n >= 1, n <= s.acked(t, w.me), s.e(t, n) == t), Or(s.disk(w.me, n) == t, differs(s, t, n, w.term)))
 
 
 def vote_fact(c, s, t: Term, u: Term, n: Place):
     return s.every(Server, lambda x: s.every(Server, lambda y: Implies(
-        And(t < u, s.voted(u, x, y), 1 <= n, n <= s.acked(t, x), s.e(t, n) == t),
+        And(t < u, s.voted(u, x, y), n >= 1, n <= s.acked(t, x), s.e(t, n) == t),
         Or(s.cl(u, y, n) == t, differs(s, t, n, u)))))
 
 
 def never_chosen(c, s, t: Term, u: Term, n: Place, q: Quorum):
-    return Implies(And(t < u, s.ruled(t), s.ruled(u), 1 <= n, s.e(t, n) == t, s.e(u, n) != t),
+    return Implies(And(t < u, s.ruled(t), s.ruled(u), n >= 1, s.e(t, n) == t, s.e(u, n) != t),
                    s.some(Server, lambda x: And(s.member(q, x), s.acked(t, x) < n, s.latest(x) > t)))
 
 
@@ -430,17 +442,17 @@ def read(role: str, value: Any) -> Tables:
     def sizes(logs: dict[tuple, m.Log]) -> dict:
         return defaultdict(int, {key if len(key) > 1 else key[0]: len(log) for key, log in logs.items()})
 
-    stood = {(t, who): log for t, who, log in value.cands}
+    stood = {(t, who): log for t, who, log in sorted(value.cands)}
     led = {(t,): log for t, _, log in value.leaders}
     disks = {(who,): log for who, log in enumerate(value.logs)}
     latest: dict[int, int] = defaultdict(int)
-    for t, who, _ in value.votes:
+    for t, who, _ in sorted(value.votes):
         latest[who] = max(latest[who], t)
     counters = {name: tables[name] for name in ("restarts", "ahead", "learned", "seen")}
     return counters | {
         "stood": frozenset(stood), "cl": entries(stood), "cl_size": sizes(stood), "voted": value.votes, "latest": latest,
         "ruled": frozenset(t for t, *_ in value.leaders), "leads": frozenset((t, who) for t, who, _ in value.leaders),
-        "e": entries(led), "e_size": sizes(led), "acked": defaultdict(int, {(t, who): n for t, who, n in value.acks}),
+        "e": entries(led), "e_size": sizes(led), "acked": defaultdict(int, {(t, who): n for t, who, n in sorted(value.acks)}),
         "disk": entries(disks), "size": sizes(disks), "committed": defaultdict(int, dict(value.commits))}
 
 
@@ -477,9 +489,10 @@ SAFEGUARDS_OFF = tuple({name: False} for name in m.Constants._fields if name in 
 SYSTEMS = {"": {}}  # that are proved
 # Instances for the tie that together take every action.
 INSTANCES = (
-    {}, {"AHEAD": 1, "CANDIDATES": 1}, {"LEARNED": 1, "CANDIDATES": 1}, {"SEEN": 1, "MAX_LOG": 0},
+    {}, {"AHEAD": 1, "CANDIDATES": 1}, {"LEARNED": 1, "CANDIDATES": 1, "MAX_TERM": 1}, {"SEEN": 1, "MAX_LOG": 0},
     {"RESTARTS": 1, "CANDIDATES": 1, "MAX_TERM": 1},
 )
+NEAREST, UNTAKEN = 1_000, frozenset[str]()
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
 WALKED = {"CANDIDATES": 3, "MAX_TERM": 4, "MAX_LOG": 3, "AHEAD": 2, "LEARNED": 2, "SEEN": 2, "RESTARTS": 2}
 WALKS, STEPS = 6, 60

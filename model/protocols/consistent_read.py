@@ -1,13 +1,13 @@
 """Safety: a read on any server sees every write that was acknowledged before it began.
 
-A linearizable read over a replicated log, as the metadata index of Pyroscope does it: the leader takes its commit index, a quorum
-confirms that it still leads, and the server that was asked waits until it has applied that much, then reads.
+A linearizable read over a replicated log, as the metadata index of Pyroscope does it: the leader takes its commit index, a
+quorum confirms that it still leads, and the server that was asked waits until it has applied that much, then reads.
 specs/ConsistentRead.fizz has the same names, states and labelled edges.
 
-The log is abstract: model/protocols/raft.py proves what is assumed of it, so a leader has all that is committed. An election and a
-write are one step each, together with the quorum that they need, and what is written is committed. A write is acknowledged when its leader has applied it. A server
-leads as long as it has not heard of a later term, so an earlier leader may believe that it leads. A restore of a snapshot takes
-what a server has applied back to an earlier entry. There is one read.
+The log is abstract: model/protocols/raft.py proves what is assumed of it, so a leader has all that is committed. An election
+and a write are one step each, together with the quorum that they need, and what is written is committed. A write is
+acknowledged when its leader has applied it. A server leads as long as it has not heard of a later term, so an earlier leader
+may believe that it leads. A restore of a snapshot takes what a server has applied back to an earlier entry. There is one read.
 
 It does not matter whether the index is taken before the round or after it. It matters that the round begins after the read.
 """
@@ -39,7 +39,8 @@ class Constants(NamedTuple):
     SAME_TERM: bool = True  # the round is of the term in which the index was taken; False: of any term that it leads
 
 
-LIMITS = {**dict.fromkeys(("CANDIDATES", "ASKED", "MAX_TERM", "MAX_LOG", "RESTORES"), MANY), "SERVERS": MANY[1:]}  # the values that an instance may have
+LIMITS = {  # the values that an instance may have
+    **dict.fromkeys(("CANDIDATES", "ASKED", "MAX_TERM", "MAX_LOG", "RESTORES"), MANY), "SERVERS": MANY[1:]}
 
 Term = int
 
@@ -184,7 +185,7 @@ def read_is_current(c: Constants, s: Shared) -> bool:
 
 
 def one_leader_per_term(c: Constants, s: Shared, w: Server) -> bool:
-    """What is written in the term that a server leads is known to it: nobody else writes in that term."""
+    """A leader knows what is written in the term that it leads, because nobody else writes in that term."""
     return all(of != w.lead or n <= w.queued for n, of in enumerate(s.log, 1))
 
 

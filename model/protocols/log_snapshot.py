@@ -1,8 +1,8 @@
-"""Safety: what a server shows is the replay of its log, whatever it has restored it from. No acknowledged entry is lost, and what
-was reported as failed is not applied.
+"""Safety: what a server shows is the replay of its log, whatever it has restored it from. No acknowledged entry is lost, and
+what was reported as failed is not applied.
 
-One server keeps a log, applies it to a database, and cuts the log once a snapshot of the database is in a file: the storage of a
-replicated metadata index (Pyroscope's), without the replication, which model/protocols/raft.py has.
+One server keeps a log, applies it to a database, and cuts the log once a snapshot of the database is in a file: the storage of
+a replicated metadata index (Pyroscope's), without the replication, which model/protocols/raft.py has.
 specs/LogSnapshot.fizz has the same names, states and labelled edges.
 
 The database need not be durable: a crash of the machine may lose all of it, and a crash of the process nothing. An entry is on
@@ -30,7 +30,7 @@ class Constants(NamedTuple):
     # Safeguards: switch one off and a property must fail
     APPLIED_IN_TX: bool = True  # an entry and the number of applied entries are one transaction; False: two
     VERIFY: bool = True  # a snapshot takes its name once its file is synced and read back; False: once it is written
-    FATAL_IO: bool = True  # a write that failed, or is late, ends the server; False: it reports the entry as failed, and goes on
+    FATAL_IO: bool = True  # a write that failed, or is late, ends the server; False: it tells its caller, and goes on
 
 
 LIMITS = dict.fromkeys(("APPENDS", "SNAPSHOTS", "MAX_FAILED", "MAX_CRASHES"), MANY)  # the values that an instance may have

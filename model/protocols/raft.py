@@ -94,7 +94,7 @@ def led(s: Shared, t: Term) -> Log:
 
 def acked(s: Shared, t: Term, who: int) -> int:
     """Return how much of a term's log a server has acknowledged."""
-    return next((n for term, one, n in s.acks if (term, one) == (t, who)), 0)
+    return max((n for term, one, n in s.acks if (term, one) == (t, who)), default=0)
 
 
 def with_ack(s: Shared, t: Term, who: int, n: int) -> Shared:
@@ -162,7 +162,7 @@ def propose(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
 def accept(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A server has the first n entries of a leader's log on its disk, and acknowledges them. What it has beyond them stays,
     unless it is in conflict with them. A leader acknowledges what it sent before its own sync."""
-    for t, who, log in s.leaders:
+    for t, _, log in s.leaders:
         if t >= w.term:
             for n in range(acked(s, t, me) + 1, len(log) + 1):
                 kept = s.logs[me] if s.logs[me][:n] == log[:n] else log[:n]
@@ -186,9 +186,10 @@ def learn_commit(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A server that has the first n entries of a leader's log hears that they are committed."""
     if below(s.learned, c.LEARNED):
         mine = s.logs[me]
-        known = [n for t, upto in s.commits for n in range(w.commit + 1, min(upto, len(mine)) + 1) if mine[:n] == led(s, t)[:n]]
-        for n in sorted(set(known)):
-            yield (n,), s._replace(learned=one_more(s.learned, c.LEARNED)), w._replace(commit=n)
+        most = max((n for _, n in s.commits), default=0)
+        for n in range(w.commit + 1, min(most, len(mine)) + 1):
+            if any(n <= upto and mine[:n] == led(s, t)[:n] for t, upto in s.commits):
+                yield (n,), s._replace(learned=one_more(s.learned, c.LEARNED)), w._replace(commit=n)
 
 
 def restart(c: Constants, me: int, s: Shared, w: Server) -> Iterator:

@@ -73,8 +73,9 @@ def test_every_action_is_compared():
     assert {f"Server.{action}" for action in proofs.ACTIONS["Server"]} == frozenset().union(*(tie.actions for tie in ties))
 
 
-@pytest.mark.parametrize("off", [{"VOTE_ONCE": False}, {"UP_TO_DATE": False}, {"OWN_TERM": False}, {"SYNC_LOG": False, "RESTARTS": 1},
-                                 {"SYNC_OWN": False, "AHEAD": 1}], ids=str)
+@pytest.mark.parametrize("off", [
+    {"VOTE_ONCE": False}, {"UP_TO_DATE": False}, {"OWN_TERM": False}, {"SYNC_LOG": False, "RESTARTS": 1},
+    {"SYNC_OWN": False, "AHEAD": 1}], ids=str)
 def test_the_relation_is_the_models_with_a_safeguard_off(off):
     tie = instances.tie(proofs, m.Constants(**off), nearest=300)
     assert not tie.mismatches, tie.mismatches

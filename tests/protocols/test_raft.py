@@ -34,7 +34,8 @@ def test_the_reference_explorer_agrees():
 
 
 @pytest.mark.parametrize("off, changed, property_, steps", [
-    ("VOTE_ONCE", {}, "OneLeaderPerTerm", 6), ("MAJORITY", {}, "OneLeaderPerTerm", 4), ("UP_TO_DATE", {}, "LeaderCompleteness", 9),
+    ("VOTE_ONCE", {}, "OneLeaderPerTerm", 6), ("MAJORITY", {}, "OneLeaderPerTerm", 4),
+    ("UP_TO_DATE", {}, "LeaderCompleteness", 9),
     ("SYNC_VOTE", {"RESTARTS": 1}, "OneLeaderPerTerm", 6), ("SYNC_LOG", {"RESTARTS": 1}, "CommittedIsDurable", 7),
     ("SYNC_OWN", {"AHEAD": 1}, "CommittedIsDurable", 6)])
 def test_with_a_safeguard_off_it_breaks_after_so_many_steps(off, changed, property_, steps):
@@ -102,14 +103,15 @@ def test_a_shorter_accept_cuts_nothing_that_is_not_in_conflict():
 
 def test_a_bound_of_none_is_not_counted():
     c = Constants(CANDIDATES=None, MAX_TERM=None, MAX_LOG=None, AHEAD=None, LEARNED=None, SEEN=None, RESTARTS=None)
-    story = [(2, "Timeout"), (1, "Grant", 1, 2), (2, "BecomeLeader"), (2, "Propose", False), (1, "Accept", 1, 1), (2, "Accept", 1, 1),
-             (2, "AdvanceCommit", 1), (1, "LearnCommit", 1), (1, "Restart", 1), (0, "SeeTerm", 1)]
+    story = [(2, "Timeout"), (1, "Grant", 1, 2), (2, "BecomeLeader"), (2, "Propose", False), (1, "Accept", 1, 1),
+             (2, "Accept", 1, 1), (2, "AdvanceCommit", 1), (1, "LearnCommit", 1), (1, "Restart", 1), (0, "SeeTerm", 1)]
     shared, servers = followed(c, *story)[-1]
     assert (shared.restarts, shared.ahead, shared.learned, shared.seen) == (0, 0, 0, 0)
     assert [server.commit for server in servers] == [0, 0, 1] and {server.term for server in servers} == {1}
 
 
-@pytest.mark.parametrize("log, other, later", [((), (1,), False), ((2,), (1, 1, 1), True), ((1, 1), (1,), True), ((1,), (1,), True)])
+@pytest.mark.parametrize("log, other, later", [
+    ((), (1,), False), ((2,), (1, 1, 1), True), ((1, 1), (1,), True), ((1,), (1,), True)])
 def test_a_log_ends_later_by_its_last_term_and_then_by_its_length(log, other, later):
     assert (last(log) >= last(other)) is later
 

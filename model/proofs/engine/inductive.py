@@ -68,7 +68,8 @@ def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None,
     def known(action: str, clause: str) -> list[Any]:
         """Return the hypotheses of a query: the whole invariant, or what `needs` names."""
         names = system.needs.get((action, clause))
-        return [*axioms, *(hypotheses[name] for name in (invariant if names is None else (clause, *names)) if name in hypotheses)]
+        wanted = invariant if names is None else (clause, *names)
+        return [*axioms, *(hypotheses[name] for name in wanted if name in hypotheses)]
 
     def add(name: str, clause_name: str, verdict: str, began: float, text: str) -> None:
         rows.append(Row(name, clause_name, verdict, (default_timer() - began) * 1000, text))
