@@ -6,10 +6,10 @@ edges. There are no queues of messages. What is sent stays as a fact: candidacie
 acknowledgements. A message is a fact that is read late, twice, or never, so delay, loss, duplication and reordering need no
 actions. An append is any prefix of a leader's log, and so is an installed snapshot.
 
-A log is a tuple of terms, one for each entry. `logs` are the logs on the disks. An action of a server is the moment when what it
-writes is durable, because only then may its message be sent. The one exception is a leader: it may send its entries before its
-own sync (`Propose` with `synced` false). Then only its log of that term, in `leaders`, has them, and it counts itself once it has
-accepted them as a follower does.
+A log is a tuple of terms, one for each entry. `logs` are the logs on the disks. An action of a server is the moment when what
+it writes is durable, because only then may its message be sent. The one exception is a leader: it may send its entries before
+its own sync (`Propose` with `synced` false). Then only its log of that term, in `leaders`, has them, and it counts itself
+once it has accepted them as a follower does.
 
 A commit remembers the term in which it was made. Only later leaders must have the entry: a leader of an earlier term that has
 not heard of its successor may lack it.
@@ -56,7 +56,7 @@ Log = tuple[Term, ...]
 
 
 class Shared(NamedTuple):
-    cands: frozenset[tuple[Term, int, Term, int]]  # (term, who, term of its last entry, length of its log)
+    cands: frozenset[tuple[Term, int, Log]]  # (term, who, its log); it sends the last term and the length
     votes: frozenset[tuple[Term, int, int]]  # (term, who, for whom)
     leaders: tuple[tuple[Term, int, Log], ...]  # each election that was won, with the leader's log; sorted
     acks: frozenset[tuple[Term, int, int]]  # (term, who, how much of that term's log it has): the largest
@@ -94,7 +94,7 @@ def led(s: Shared, t: Term) -> Log:
 
 def acked(s: Shared, t: Term, who: int) -> int:
     """Return how much of a term's log a server has acknowledged."""
-    return next((n for term, one, n in s.acks if (term, one) == (t, who)), 0)
+    return max((n for term, one, n in s.acks if (term, one) == (t, who)), default=0)
 
 
 def with_ack(s: Shared, t: Term, who: int, n: int) -> Shared:
@@ -112,15 +112,15 @@ def timeout(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A server stands for election in the next term, and votes for itself."""
     if below(me, c.CANDIDATES) and below(w.term, c.MAX_TERM):
         t = w.term + 1
-        s = s._replace(cands=s.cands | {(t, me, *last(s.logs[me]))}, votes=s.votes | {(t, me, me)})
+        s = s._replace(cands=s.cands | {(t, me, s.logs[me])}, votes=s.votes | {(t, me, me)})
         yield (), s, w._replace(pc="Candidate", term=t, vote=me)
 
 
 def grant(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A server votes for a candidate."""
-    for t, who, *ends in sorted(s.cands):
+    for t, who, log in sorted(s.cands):
         free = t > w.term or (t == w.term and (w.vote is None or not c.VOTE_ONCE))
-        if who != me and free and (not c.UP_TO_DATE or tuple(ends) >= last(s.logs[me])) and (t, me, who) not in s.votes:
+        if who != me and free and (not c.UP_TO_DATE or last(log) >= last(s.logs[me])) and (t, me, who) not in s.votes:
             yield (t, who), s._replace(votes=s.votes | {(t, me, who)}), w._replace(pc="Follower", term=t, vote=who)
 
 
@@ -160,9 +160,9 @@ def propose(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
 
 
 def accept(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
-    """A server has the first n entries of a leader's log on its disk, and acknowledges them. What it has beyond them stays, unless
-    it is in conflict with them. A leader acknowledges what it sent before its own sync."""
-    for t, who, log in s.leaders:
+    """A server has the first n entries of a leader's log on its disk, and acknowledges them. What it has beyond them stays,
+    unless it is in conflict with them. A leader acknowledges what it sent before its own sync."""
+    for t, _, log in s.leaders:
         if t >= w.term:
             for n in range(acked(s, t, me) + 1, len(log) + 1):
                 kept = s.logs[me] if s.logs[me][:n] == log[:n] else log[:n]
@@ -186,9 +186,10 @@ def learn_commit(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A server that has the first n entries of a leader's log hears that they are committed."""
     if below(s.learned, c.LEARNED):
         mine = s.logs[me]
-        known = [n for t, upto in s.commits for n in range(w.commit + 1, min(upto, len(mine)) + 1) if mine[:n] == led(s, t)[:n]]
-        for n in sorted(set(known)):
-            yield (n,), s._replace(learned=one_more(s.learned, c.LEARNED)), w._replace(commit=n)
+        most = max((n for _, n in s.commits), default=0)
+        for n in range(w.commit + 1, min(most, len(mine)) + 1):
+            if any(n <= upto and mine[:n] == led(s, t)[:n] for t, upto in s.commits):
+                yield (n,), s._replace(learned=one_more(s.learned, c.LEARNED)), w._replace(commit=n)
 
 
 def restart(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
@@ -221,7 +222,8 @@ def one_leader_per_term(c: Constants, s: Shared) -> bool:
 def log_matching(c: Constants, s: Shared) -> bool:
     """If two logs have an entry of the same term at the same place, they are equal up to there."""
     logs = {*s.logs, *(log for *_, log in s.leaders)}
-    return all(a[:i] == b[:i] for a, b in combinations(logs, 2) for i in range(1, min(len(a), len(b)) + 1) if a[i - 1] == b[i - 1])
+    return all(a[:i] == b[:i] for a, b in combinations(logs, 2)
+               for i in range(1, min(len(a), len(b)) + 1) if a[i - 1] == b[i - 1])
 
 
 def leader_completeness(c: Constants, s: Shared) -> bool:
@@ -286,8 +288,8 @@ def committed_survives_restart(c: Constants, s: Shared) -> bool:
 
 
 SERVER = {
-    "Timeout": timeout, "Grant": grant, "BecomeLeader": become_leader, "SeeTerm": see_term, "Propose": propose, "Accept": accept,
-    "AdvanceCommit": advance_commit, "LearnCommit": learn_commit, "Restart": restart,
+    "Timeout": timeout, "Grant": grant, "BecomeLeader": become_leader, "SeeTerm": see_term, "Propose": propose,
+    "Accept": accept, "AdvanceCommit": advance_commit, "LearnCommit": learn_commit, "Restart": restart,
 }
 ROLES = {"Server": SERVER}
 
@@ -318,7 +320,7 @@ def renamed_servers(part: tuple, names: tuple[int, ...]) -> tuple:
         case Shared():
             places = sorted(range(len(names)), key=names.__getitem__)
             return part._replace(
-                cands=frozenset((t, names[who], *ends) for t, who, *ends in part.cands),
+                cands=frozenset((t, names[who], log) for t, who, log in part.cands),
                 votes=frozenset((t, names[who], names[whom]) for t, who, whom in part.votes),
                 leaders=tuple(sorted((t, names[who], log) for t, who, log in part.leaders)),
                 acks=frozenset((t, names[who], n) for t, who, n in part.acks),
@@ -334,7 +336,7 @@ def initial(c: Constants) -> tuple[Shared, tuple[Server, ...]]:
     s = Shared(nobody, nobody, (), nobody, ((),) * c.SERVERS, 0, 0, 0, 0, nobody)
     if not c.ELECTED:
         return s, (Server(),) * c.SERVERS
-    s = s._replace(cands=frozenset({(1, 0, 0, 0)}), votes=frozenset((1, i, 0) for i in range(c.SERVERS)), leaders=((1, 0, ()),))
+    s = s._replace(cands=frozenset({(1, 0, ())}), votes=frozenset((1, i, 0) for i in range(c.SERVERS)), leaders=((1, 0, ()),))
     return s, (Server("Leader", 1, 0), *(Server("Follower", 1, 0),) * (c.SERVERS - 1))
 
 
@@ -353,5 +355,6 @@ def absent(c: Constants) -> Iterator[str]:
 def model(c: Constants) -> Model:
     s, servers = initial(c)
     processes = tuple(p._replace(local=local) for p, local in zip(clients(("Server", c.SERVERS, Server(), SERVER)), servers))
-    alike = not c.ELECTED and not below(c.CANDIDATES or 0, c.SERVERS) if c.CANDIDATES is not None else not c.ELECTED
-    return Model("raft", c, s, processes, ALWAYS, all_but(SOMETIMES, absent(c)), renamed={"Server": renamed_servers} if alike else {})
+    alike = not c.ELECTED and (c.CANDIDATES is None or c.CANDIDATES >= c.SERVERS)
+    return Model("raft", c, s, processes, ALWAYS, all_but(SOMETIMES, absent(c)),
+                 renamed={"Server": renamed_servers} if alike else {})

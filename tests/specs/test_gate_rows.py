@@ -17,7 +17,8 @@ FOLLOWED_IN_BOTH = {  # failing runs, most with more than 10,000 states
     "cached_boundary", "clones_begun_again_from_before", "clones_with_old_finals", "compactions_bumped_first",
     "compactions_crash_reapplied", "compactions_manifest_unchecked", "compactions_not_taken_over",
     "compactions_refused_reapplied", "compactions_unchecked", "database_gc_checkpointed_not_spared",
-    "expired_not_spared", "log_gc_appended_again", "log_gc_boundary_moves_backward", "reads_not_checked",
+    "expired_not_spared", "log_gc_appended_again", "log_gc_boundary_moves_backward", "raft_old_term_commits",
+    "read_by_an_earlier_round", "read_confirmed_in_another_term", "reads_not_checked",
     "recognised_unchecked", "store_coarse_version", "wal_fence_behind", "wal_fence_behind_where_all_is_collected",
     "wal_neither_fence_nor_check"}
 ONLY_FOLLOWED = {"Writer.RecogniseReject"}  # the smallest instance that takes it has 1,902 states

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import z3
 
 from highwater.model.proofs.engine.cti import Finder
+from highwater.model.proofs.engine.logic import Not
 from highwater.model.proofs.engine.symbolic import Symbolic
 from highwater.model.proofs.engine.system import System, Whole, title
 
@@ -64,36 +65,60 @@ def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None,
         s.add(*facts)
         return s
 
-    def ask(name: str, clauses: dict[str, Callable], cases: list[tuple[z3.Solver, Whole]], *action: str) -> None:
+    def known(action: str, clause: str) -> list[Any]:
+        """Return the hypotheses of a query: the whole invariant, or what `needs` names."""
+        names = system.needs.get((action, clause))
+        wanted = invariant if names is None else (clause, *names)
+        return [*axioms, *(hypotheses[name] for name in wanted if name in hypotheses)]
+
+    def add(name: str, clause_name: str, verdict: str, began: float, text: str) -> None:
+        rows.append(Row(name, clause_name, verdict, (default_timer() - began) * 1000, text))
+        if progress:
+            progress(rows[-1])
+
+    def ask(name: str, clauses: dict[str, Callable], cases: list[tuple[list[Any], Whole]], *action: str) -> None:
+        whole = functools.cache(lambda at: solver(*known("", ""), *cases[at][0]))
         for clause_name, clause in clauses.items():
             began, answers = default_timer(), set()
-            for s, state in cases:
+            for at, (facts, state) in enumerate(cases):
+                few = (name, clause_name) in system.needs
+                s = solver(*known(name, clause_name), *facts) if few else whole(at)
                 s.push()
                 reading = state.shared.reading
                 s.add(reading.negation(c, clause, state, reading.whole() if action else None))
                 answers.add(verdict_of(s))
                 s.pop()
             verdict = next(v for v in ("fails", "timeout", "unknown", "proved") if v in answers)
-            ms = (default_timer() - began) * 1000
             text = finder().find(clause, name, *action) if explain and verdict != "proved" else ""
             if "\nfails of " in text:  # also where Z3 gave up without bounds, and a small state will do
                 verdict = "fails"
-            rows.append(Row(name, clause_name, verdict, ms, text))
-            if progress:
-                progress(rows[-1])
+            add(name, clause_name, verdict, began, text)
 
     logic = Symbolic(system)
-    invariant = [logic.hypothesis(c, clause) for clause in system.clauses.values()]
-    ask("Init", system.clauses, [(solver(), logic.start(c))])
-    ask("Property", system.properties, [(solver(*invariant), logic.whole())])
+    axioms = [logic.hypothesis(c, axiom) for axiom in system.axioms.values()]
+    invariant, hypotheses = tuple(system.clauses), dict[str, Any]()
+    ask("Init", system.clauses, [([], logic.start(c))])
+    hypotheses |= {name: logic.hypothesis(c, clause) for name, clause in system.clauses.items()}
+    for kind, conditions in (("Lemma", system.lemmas.get("Property", {})), ("Property", system.properties)):
+        for name, holds in conditions.items():
+            ask(kind, {name: holds}, [([], logic.whole())])
+            hypotheses.setdefault(name, logic.hypothesis(c, holds))  # of those after it, if they need it
     for role, action in ((role, action) for role, actions in system.actions.items() for action in actions):
-        logic = Symbolic(system)
+        logic, name = Symbolic(system), title(role, action)
         if there := logic.ways(c, role, action):
-            cases = [(solver(*invariant, *logic.definitions, guard), after) for guard, after in there]
-            possible[title(role, action)] = finder().enables(role, action) or any_of(s.check() for s, _ in cases)
-            ask(title(role, action), system.clauses, cases, role, action)
+            lemmas = []
+            for lemma_name, lemma in system.lemmas.get(name, {}).items():
+                began, fact = default_timer(), lemma(c, *logic.given)
+                answers = {verdict_of(solver(*known(name, lemma_name), *logic.definitions, guard, *lemmas, Not(fact)))
+                           for guard, _ in there}
+                add(name, lemma_name, next(v for v in ("fails", "timeout", "unknown", "proved") if v in answers), began, "")
+                lemmas.append(fact)
+            cases = [([*logic.definitions, guard, *lemmas], after) for guard, after in there]
+            possible[name] = finder().enables(role, action) or any_of(
+                solver(*known("", ""), *facts).check() for facts, _ in cases)
+            ask(name, system.clauses, cases, role, action)
         else:
-            disabled.append(title(role, action))
+            disabled.append(name)
     return Proof(tuple(rows), possible, tuple(disabled), never, (default_timer() - start) * 1000)
 
 

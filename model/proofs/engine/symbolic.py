@@ -21,6 +21,7 @@ class Symbolic:
     def __init__(self, system: System):
         self.system, self.used = system, 0
         self.definitions: list = []  # of the terms that `greatest` made
+        self.given: tuple = ()  # the shared state, own state and choices of the action whose ways were asked for last
         self.functions = {role: {f: self.symbol(f, ((system.roles[role], *signature) if role else signature), role)
                                  for f, signature in signatures.items()} for role, signatures in system.fields.items()}
         self.rigid = {f: self.symbol(f, signature) for f, signature in system.rigid.items()}
@@ -90,6 +91,7 @@ class Symbolic:
         relation, before = self.system.actions[role][action], self.whole()
         own = before.local(role, self.constant(self.system.roles[role])) if role else None
         xs = [self.constant(sort) for sort in parameters(relation)]
+        self.given = (before.shared, own, *xs)
         return [(guard, self.after(role, own, s2, own2)) for guard, _, s2, own2 in relation(c, before.shared, own, *xs)
                 if guard is not False]
 

@@ -40,6 +40,10 @@ class System(NamedTuple):
     read: Callable[..., Tables]  # (role, the model's value) -> its tables
     write: Callable[..., Any]  # (role, tables) -> the model's value
     choices: Callable[..., tuple] = as_chosen  # (action, choices, tables of shared) -> the choices of the model's label
+    axioms: dict[str, Callable] = {}  # noqa: RUF012  # what is assumed of rigid fields; a finite reading checks it
+    lemmas: dict[str, dict[str, Callable]] = {}  # noqa: RUF012  # "Role.Action" -> what holds whenever it is enabled: f(c, s, own,
+    #                                              choices), proved from the invariant and then used
+    needs: dict[tuple[str, str], tuple[str, ...]] = {}  # noqa: RUF012  # (action, clause) -> all that its query may use but that clause
 
 
 class Misnamed(AttributeError):

@@ -112,6 +112,7 @@ class Comparison:
         self.judged: set[tuple] = set()
         self.steps, self.actions, self.broken, self.mismatches = 0, set(), set(), []
         self.clauses, self.properties = by_roles(system.clauses), by_roles(system.properties)
+        self.broken |= {name for name, axiom in system.axioms.items() if self.plain.failure(axiom, model.shared) is not None}
         self.processes = {role: [n for n, process in enumerate(model.processes) if process.role == role]
                           for role in system.roles}
         self.same("the properties", model.always, system.properties)
