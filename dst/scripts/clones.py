@@ -147,6 +147,18 @@ async def replaced(alone: Alone) -> None:
     same((await alone.real.get(Namespace("c", "wal").key(2))).body, b"2")
 
 
+async def epochs(alone: Alone) -> None:
+    """An attempt that begins again has no lower epoch than its source and the attempt before: it fences who has opened that."""
+    stores = await begun(alone)
+    found = []
+    for begins, parent, opened_with in ((begin, (3, 5), (6, 9)), (restart, (4, 7), (20, 8)), (restart, (30, 12), (31, 12))):
+        await stores("p").update(lambda _, m, of=parent: m._replace(writer_epoch=of[0], compactor_epoch=of[1]))
+        value = (await begins(stores("c"), "p", await source_of(stores("p"), None))).value
+        found.append((value.writer_epoch, value.compactor_epoch))
+        await stores("c").update(lambda _, m, of=opened_with: m._replace(writer_epoch=of[0], compactor_epoch=of[1]))
+    same(found, [(4, 5), (7, 9), (31, 12)])
+
+
 async def destroyed(alone: Alone) -> None:
     """A database that was destroyed after its source was taken gets no final checkpoint."""
     stores = await begun(alone)
@@ -158,4 +170,4 @@ async def destroyed(alone: Alone) -> None:
     await alone.raises(DatabaseDestroyed, clone(stores, "d", "p"))
 
 
-SCRIPTS: tuple[Script, ...] = (life, lost, refusals, nested, replaced, destroyed)
+SCRIPTS: tuple[Script, ...] = (life, lost, refusals, nested, replaced, epochs, destroyed)

@@ -29,10 +29,10 @@ from highwater.impl.protocols.clones_manifest import (
     Source,
     SourceBehind,
     WalObjectMissing,
+    attempt_in,
     check_parent,
     cloned,
     entry_in,
-    finals,
     in_use,
 )
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
@@ -96,7 +96,7 @@ async def restart(manifests: MetadataStore, parent: str, source: Source) -> Said
     async def decide(latest: int, manifest: Manifest) -> Put | Verdict:
         if manifests.codec.is_initialized(manifest):
             return Verdict(Recognised(latest, manifest))
-        if value and manifest.external_dbs[:1] == value[0].external_dbs[:1]:
+        if value and attempt_in(manifest) == attempt_in(value[0]):
             return Verdict(Recognised(latest, manifest))
         check_parent(manifest, parent, None)
         if source.value.wal_id_last_seen < manifest.wal_id_last_seen:
@@ -154,7 +154,7 @@ async def initialize(manifests: MetadataStore, attempt: Said) -> Said:
     async def decide(latest: int, manifest: Manifest) -> Put | Verdict:
         if manifests.codec.is_initialized(manifest):
             return Verdict(Recognised(latest, manifest))
-        if finals(manifest) != finals(attempt.value):
+        if attempt_in(manifest) != attempt_in(attempt.value):
             return Verdict(AttemptReplaced("another cloner has begun again from another source: call again"))
         return Put(manifest._replace(initialized=True))
 

@@ -73,9 +73,10 @@ def cloned(manifests: MetadataStore, parent: str, source: Source, old: tuple[Ext
                          external_dbs=(*entries, *(of._replace(sst_ids=()) for of in old)))
 
 
-def finals(manifest: Manifest) -> frozenset[str | None]:
-    """Return the finals of an attempt. That of the parent, which comes first, belongs to it also if the parent has no SST."""
-    return frozenset(of.final_checkpoint_id for at, of in enumerate(manifest.external_dbs) if at == 0 or of.sst_ids)
+def attempt_in(manifest: Manifest) -> str | None:
+    """Return the name of an attempt: the final of the parent, whose entry comes first. Each attempt has a new one.
+    """
+    return next((of.final_checkpoint_id for of in manifest.external_dbs), None)
 
 
 def entry_in(manifest: Manifest, entry: ExternalDb) -> ExternalDb | None:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
+from traceback import format_exception
 from typing import Any
 
 import pytest
@@ -65,7 +66,7 @@ class Together:
         end_s = time.monotonic() + ENDS_S
         for thread in threads:
             thread.join(max(0.0, end_s - time.monotonic()))
-        assert not self._errors, self._errors
+        assert not self._errors, "\n".join("".join(format_exception(error)) for error in self._errors)
         assert not (stuck := [thread.name for thread in threads if thread.is_alive()]), f"these do not end: {stuck}"
 
     def _kept(self, work: Work, random: Random) -> None:
