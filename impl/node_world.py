@@ -11,7 +11,7 @@ from highwater.impl.world import Clock, Ids, Metrics
 
 
 class DiskFull(Definite):
-    """The disk has no room: nothing of this write is in the file, or is ever read from it."""
+    """A write found no room: nothing of it is in the file, or is ever read from it."""
 
 
 class DiskFailed(Indefinite):

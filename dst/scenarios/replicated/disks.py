@@ -9,7 +9,7 @@ from highwater.dst.world.folder import Folder
 from highwater.impl.raft import segments
 from highwater.impl.raft.entries import Log
 from highwater.impl.raft.faults import FolderRefused
-from highwater.impl.raft.log import after_gap, replayed
+from highwater.impl.raft.log import Replay
 from highwater.impl.raft.segments import number_of
 
 KEPT = 10_000  # segments
@@ -23,8 +23,15 @@ def segment_of(name: str, content: bytes, node: str, newest: bool) -> segments.S
 def durable_log(folder: Folder, node: str) -> Log:
     """Return the log that a crash leaves at least; empty if the folder would be refused."""
     names = sorted(name for name in folder.durable if number_of(name) is not None)
+    first = number_of(names[0]) if names else None
+    replay = Replay()
     try:
-        found = [segment_of(name, folder.durable[name].durable, node, name == names[-1]) for name in names]
-        return replayed(after_gap([segment for segment in found if segment is not None])).log
+        for number, name in enumerate(names, first or 0):
+            segment = segment_of(name, folder.durable[name].durable, node, name == names[-1])
+            if number_of(name) != number:
+                return Log()  # a segment is missing
+            if segment is not None:
+                replay.add(segment)
     except FolderRefused:
         return Log()
+    return replay.recovered().log
