@@ -31,6 +31,7 @@ TICK_MS, ELECTION_TICKS, HEARTBEAT_TICKS = 25, 6, 2
 ELECTION_MS = TICK_MS * ELECTION_TICKS
 CALL_MS = 400  # a caller waits so long
 DISK_LIMIT_MS = 300
+NEVER = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Shape(BaseShape):
     callers: int = 1  # of each server
     readers: int = 1  # of each server
     segment_bytes: int = 600
+    snapshot_entries: int = 0  # applied between two snapshots; 0: none is made
     hardware: str = "usual"  # name of a Hardware in dst/world/node_faults.py
     pause_ms: int = 60  # between two operations of a caller, at most
 
@@ -52,8 +54,8 @@ MOST_READS = 40  # of a reader in one life of its server
 
 def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, servers=(3, 3, 3, 5), proposals=(3, 2, 5), callers=(1, 2), readers=(1, 0, 2),
-                       segment_bytes=(600, 200, 100_000), hardware=("usual", "usual", "slow network", "slow disks"),
-                       pause_ms=(60, 1, 200), chaos=(30, 60, 10))
+                       segment_bytes=(600, 200, 100_000), snapshot_entries=(0, 0, 4),
+                       hardware=("usual", "usual", "slow network", "slow disks"), pause_ms=(60, 1, 200), chaos=(30, 60, 10))
 
 
 def length(shape: Shape) -> int:
@@ -84,7 +86,8 @@ def production(world: Any, shape: Shape, number: int) -> Impl:
 
 def options_of(shape: Shape) -> Options:
     config = Config(election_ticks=ELECTION_TICKS, heartbeat_ticks=HEARTBEAT_TICKS)
-    return Options(config, TICK_MS, DISK_LIMIT_MS, read_retry_ms=150, segment_bytes=shape.segment_bytes)
+    return Options(config, TICK_MS, DISK_LIMIT_MS, read_retry_ms=150, snapshot_entries=shape.snapshot_entries or NEVER,
+                   keep_entries=2, segment_bytes=shape.segment_bytes, chunk_bytes=60, fetch_retry_ms=60)
 
 
 async def server(actors: Actors, client: Client, world: NodeWorld, number: int) -> None:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from highwater.model.core import Model
 from highwater.model.protocols import raft
-from highwater.model.protocols.raft import Constants, Log, Server, Shared, acked, led
+from highwater.model.protocols.raft import Constants, Log, acked, led
 from highwater.traces.calls import CALL, outside, untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
@@ -190,7 +190,7 @@ class Trace(Base):
         self._takes_term(me, before, save)
         if save.terms or save.base:
             self._accepts(me, save.term, save.first - 1 + len(save.terms))
-        self._agrees(me, after(before, save, len(save.terms)))
+        self._agrees(me, after(before, save, len(save.terms)), save.base[0] if save.base else 0)
 
     def _takes_term(self, me: str, before: Disk, save: Save) -> None:
         if save.term > before.term and save.vote == me:
@@ -207,9 +207,9 @@ class Trace(Base):
         if n > acked(self.refiner.shared(), term, self.refiner.index[me]):
             self._do(me, "Accept", (term, n))
 
-    def _agrees(self, me: str, disk: Disk) -> None:
+    def _agrees(self, me: str, disk: Disk, base: int = 0) -> None:
         found = self._disk(me)
-        if found != disk:
+        if not same(found, disk, base):
             raise self._refused("Server.disk", f"{me} has {disk} on its disk, and in the model {found}")
 
     # --- a restart
@@ -218,21 +218,20 @@ class Trace(Base):
         """Start a server with what it found: what was durable, and some of the saves that were under way."""
         assert step.found is not None
         term, vote, (base, base_term), terms = step.found
-        disk, saves = self._disk(me), self.waiting[me]
-        beginning = disk.log[:base] if len(disk.log) >= base else (base_term,) * base
-        found = Disk(term, vote, (*beginning, *terms))
-        for whole in range(len(saves) + 1):
-            if disk == found:
+        disk, saves, found = self._disk(me), self.waiting[me], Disk(term, vote, (*(base_term,) * base, *terms))
+        for save in saves:
+            if same(disk, found, base):
                 break
-            if whole < len(saves):
-                part = next((n for n in range(len(saves[whole].terms) + 1) if after(disk, saves[whole], n) == found), None)
-                if part is not None:
-                    self._partly(me, saves[whole], part)
-                    break
-                disk = after(disk, saves[whole], len(saves[whole].terms))
-                self._becomes_durable(me, saves[whole])
+            part = next((n for n in range(len(save.terms) + 1) if same(after(disk, save, n), found, base)), None)
+            if part is not None:
+                self._partly(me, save, part)
+                break
+            disk = after(disk, save, len(save.terms))
+            self._becomes_durable(me, save)
         saves.clear()
-        self._agrees(me, found)
+        if len(self._disk(me).log) < base:
+            self._accepts(me, max(t for t, _, log in self.refiner.shared().leaders if t <= term and len(log) >= base), base)
+        self._agrees(me, found, base)
         self._do(me, "Restart", (len(found.log),))
         self.role[me], self.commit[me] = (step.role, step.term), 0
 
@@ -270,20 +269,12 @@ def matched(event: tuple) -> Match:
 
 def after(disk: Disk, save: Save, entries: int) -> Disk:
     """Return what a disk has after a save with its first `entries` entries."""
-    log = disk.log[:save.first - 1]
-    if save.base is not None and len(log) < save.base[0]:
-        log = (save.base[1],) * save.base[0]
+    log = disk.log[:save.first - 1] if save.base is None else (save.base[1],) * save.base[0]
     kept = disk.log if not (entries or save.terms or save.base) else (*log, *save.terms[:entries])
     return Disk(save.term, save.vote, kept)
 
 
-def committed_at(s: Shared, index: int) -> int:
-    """Return the term of the entry that is committed at an index; 0 if none is."""
-    for term, upto in s.commits:
-        if upto >= index:
-            return led(s, term)[index - 1]
-    return 0
-
-
-def is_leader(w: Server) -> bool:
-    return w.pc == "Leader"
+def same(one: Disk, other: Disk, base: int) -> bool:
+    """Tell whether two disks have the same, as far as their logs go on from the last entry of a snapshot at index `base`."""
+    return one == other or (base > 0 and one[:2] == other[:2] and len(one.log) == len(other.log)
+                            and one.log[base - 1:] == other.log[base - 1:])
