@@ -292,14 +292,16 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "lost_is_denied": ("an entry whose leader stepped down is reported as refused", node_of(LostIsDenied)),
     "read_unapplied": ("a read is answered before its index is applied", node_of(ReadUnapplied)),
 }
-MODEL, READS, HARM = ("refinement:Server.",), ("history:stale read", "history:read went back"), ("safety:R", "raft:", "history:")
+MODEL, HARM = ("refinement:Server.",), ("safety:R", "raft:", "history:")
+READS = ("history:stale read", "history:read went back")
 ON_DISK = (*MODEL, *HARM)
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     **dict.fromkeys(("voted_twice", "log_not_compared", "half_elects", "half_commits", "cuts_what_agrees"), (MODEL, HARM)),
-    **dict.fromkeys(("vote_unsynced", "ack_unsynced", "only_lengths_compared", "old_term_commit", "leader_counts_unsynced",
+    **dict.fromkeys(("vote_unsynced", "only_lengths_compared", "old_term_commit", "leader_counts_unsynced",
                      "term_unwritten"), (MODEL, ())),
-    **dict.fromkeys(("half_confirms", "read_at_once", "read_by_old_round", "read_before_own_term", "read_unapplied"), (READS, ())),
-    **dict.fromkeys(("folder_unsynced", "log_unsynced", "synced_before"), (ON_DISK, HARM)),
+    **dict.fromkeys(("half_confirms", "read_at_once", "read_by_old_round", "read_before_own_term", "read_unapplied"),
+                    (READS, ())),
+    **dict.fromkeys(("ack_unsynced", "folder_unsynced", "log_unsynced", "synced_before"), (ON_DISK, HARM)),
     **dict.fromkeys(("failure_ignored", "synced_again", "late_is_done", "not_rewritten", "torn_stays"), (ON_DISK, ())),
     "acknowledged_early": (("call:propose index", "history:"), ("history:",)),
     "lost_is_denied": (("history:",), ("history:",)),
