@@ -174,7 +174,7 @@ class Trace(Base):
     def _learns(self, me: str) -> None:
         """Learn of commits as far as the durable log reaches and stays: the server may know of more."""
         durable = len(self.refiner.shared().logs[self.refiner.index[me]])
-        n = min(self.commit.get(me, 0), durable, *[save.first - 1 for save in self.waiting[me]])
+        n = min(self.commit.get(me, 0), durable, *[0 if save.base else save.first - 1 for save in self.waiting[me]])
         if n > self.refiner.local(me).commit:
             self._do(me, "LearnCommit", (n,))
 
