@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 from highwater.dst.scenario import Scenario
 from highwater.dst.sim.kernel import Client, Kernel
 from highwater.dst.world.clock import ClientClock
-from highwater.dst.world.ids import ClientIds
+from highwater.dst.world.ids import ClientIds, ScatteredIds
+from highwater.dst.world.machines import Machines
 from highwater.dst.world.network import offset_ms
 from highwater.dst.world.store import NEW, ClientStore, SimulatedStore
 from highwater.dst.world.tampering import DAMAGED
@@ -90,6 +91,7 @@ class Actors:
         self.clients = [self._client(name) for name in self.left]
         self.ids = {name: (number, count()) for number, name in enumerate(self.left)}  # of clients: dst/world/ids.py
         self.auditing, self.hurried = False, self.shape.patience_ms > 0  # whether callers may cancel their calls
+        self.machines: Machines | None = None  # of a scenario with nodes
         self.moments = 0
         self.operations: list[Operation] = []
         self.kept: list[Any] = []  # what the scenario's clients keep for its final check
@@ -103,8 +105,13 @@ class Actors:
         """Start a client, or restart it after a crash: without knowledge, with the work that is left."""
         clock = ClientClock(self.kernel, client)
         ids = ClientIds(clock, *self.ids[client.name])  # pyright: ignore[reportArgumentType]  # a clock of generators
-        world = World(STORE, clock, ids, METRICS)  # pyright: ignore[reportArgumentType]  # the same of both
         role, _, number = client.name.partition("#")
+        if self.machines and role in self.scenario.nodes:
+            salt = self.machines.fault(client.sites["ids"], 1 << 16)
+            scattered = ScatteredIds(clock, *self.ids[client.name], salt)  # pyright: ignore[reportArgumentType]
+            world = self.machines.world(client, clock, scattered, METRICS)
+        else:
+            world = World(STORE, clock, ids, METRICS)  # pyright: ignore[reportArgumentType]  # the same of both
         self.kernel.start(client, self.scenario.work[role](self, client, world, int(number)))
 
     def tell(self, client: Client, op: str, body: bytes, key: str = "", keys: tuple[str, ...] = ()) -> None:
@@ -138,6 +145,8 @@ class Actors:
 
     def check_work(self) -> None:
         """Check that some client sent a request or crashed, if there was work. Raises ValueError."""
+        if self.machines and self.machines.operations:
+            return
         if not any(client.number or client.incarnation for client in self.clients) and any(self.work):
             raise ValueError("all clients finished their work without a request to the store: is an await missing in "
                              "SCENARIO.work?")
@@ -243,7 +252,8 @@ class Actors:
     def who_retires(self) -> list[Client]:
         """Draw the clients that retire: a random set in one run in four, else none. The others must finish without them."""
         some = self.choose("retire", 4) == 3
-        return [client for client in self.clients if some and self.choose(f"{client.name}.retires", 2)]
+        found = [client for client in self.clients if some and self.choose(f"{client.name}.retires", 2)]
+        return found[:self.scenario.may_retire(self.shape)]
 
     def unfinished(self) -> list[str]:
         return [client.name for client in self.clients if not client.done]

@@ -26,7 +26,6 @@ from highwater.dst.scenario import BaseShape
 from highwater.dst.scenarios import named
 from highwater.dst.sim.choose import Choice
 from highwater.dst.simulate import Outcome
-from highwater.dst.world.faults import Weights
 from highwater.traces.event import to_json
 
 FORMAT = 2  # of a bundle; format 1 had no hash of its manifest
@@ -165,7 +164,8 @@ def read_tape(path: Path, text: str) -> Saved:
         if not all(type(choice) is type(bound) is int and 0 <= choice < bound for _, choice, bound in tape):
             raise ValueError("a choice is not within its bound")
         run = Run(int(saved["seed"]), saved["scenario"], saved["mutant"], str(saved.get("strategy", "portfolio")),
-                  shape_of(str(saved["scenario"]), saved.get("shape")), record(Weights(), saved.get("weights")))
+                  shape_of(str(saved["scenario"]), saved.get("shape")), record(named(str(saved["scenario"])).weights(),
+                                                                                    saved.get("weights")))
         return Saved(run, tape, str(saved["digest"]), saved.get("code"))
     except KeyError as error:
         raise Refused(f"{path}: not a tape: it has no {error}") from None

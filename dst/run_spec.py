@@ -3,7 +3,7 @@
 Safety: the run is what the user requested, or the request is refused with a line that lists what is possible.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,10 +12,12 @@ from highwater.dst.scenario import BaseShape, Draw, shape_of
 from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.sim.choose import Chooser
 from highwater.dst.sim.strategies import STRATEGIES
-from highwater.dst.world.faults import NONE, Weights
+from highwater.dst.world.node_faults import HARDWARE, AnyWeights
 from highwater.dst.world.profiles import PROFILES
 from highwater.dst.world.sdk import IN_SIMULATION
 from highwater.dst.zoo import build_of
+
+TEXTS: Mapping[str, Iterable[str]] = MappingProxyType({"store": PROFILES, "hardware": HARDWARE})  # field -> its values
 
 
 class Run(NamedTuple):
@@ -26,7 +28,7 @@ class Run(NamedTuple):
     mutant: str | None = None  # None: the implementation itself
     strategy: str = "portfolio"  # portfolio: one strategy is drawn
     shape: BaseShape | None = None  # None: drawn
-    weights: Weights | None = None  # of faults; None: drawn
+    weights: AnyWeights | None = None  # of faults; None: drawn
 
     def command(self) -> str:
         """Return the command that repeats this run, if its shape and weights are drawn."""
@@ -42,7 +44,8 @@ def fields_of(run: Run) -> dict[str, Any]:
 def run_of(fields: dict[str, Any]) -> Run:
     """Make a run from `fields_of` it. Nothing is checked."""
     run, shape, weights = Run(**fields), fields.get("shape"), fields.get("weights")
-    return run._replace(shape=shape and named(run.scenario).shape(**shape), weights=weights and Weights(**weights))
+    of = named(run.scenario)
+    return run._replace(shape=shape and of.shape(**shape), weights=weights and of.weights(**weights))
 
 
 class RunSpec(NamedTuple):
@@ -61,7 +64,7 @@ class RunSpec(NamedTuple):
         if self.profile and self.profile not in PROFILES:
             raise LookupError(f"there is no profile {self.profile!r}; there are {', '.join(PROFILES)}")
         strategy = strategy_of(self.strategy)
-        return Run(seed, self.scenario, self.mutant, strategy, shape_at(seed, self), weights_of(self.faults))
+        return Run(seed, self.scenario, self.mutant, strategy, shape_at(seed, self), weights_of(self.faults, self.scenario))
 
     def command(self, seed: int) -> str:
         """Return the command that repeats the run of a seed."""
@@ -115,11 +118,11 @@ def among(choose: Callable[[str, int], int]) -> Draw:
     return lambda field, *values: values[choose(f"shape.{field}", len(values))]
 
 
-def weights_of(faults: tuple[str, ...]) -> Weights | None:
+def weights_of(faults: tuple[str, ...], scenario: str) -> AnyWeights | None:
     """Return the weights of the faults; None: they are drawn. Raises ValueError."""
-    weights = set_in(NONE, faults, "--fault") if faults else None
+    weights = set_in(named(scenario).no_faults, faults, "--fault") if faults else None
     if weights and sum(weights) > 1000:
-        raise ValueError(f"--fault: {sum(weights)} of 1,000 requests")
+        raise ValueError(f"--fault: {sum(weights)} of 1,000 {'operations' if named(scenario).nodes else 'requests'}")
     return weights
 
 
@@ -154,8 +157,8 @@ def record(usual: Any, saved: dict[str, Any] | None, at_most: Mapping[str, int] 
         most = at_most.get(name, 1 << 40)
         least = 1 if name in ("page_size", "min_age_ms", "think_ms", "chaos") else 0
         if type(value) is not type(like) or (type(value) is int and not least <= value <= most) or (
-                name == "store" and value not in PROFILES):
-            texts = ", ".join(PROFILES) if name == "store" else "a text"
+                name in TEXTS and value not in TEXTS[name]):
+            texts = ", ".join(TEXTS.get(name, ("a text",)))
             may = {bool: "0 or 1", int: f"{least} to {most:,}"}.get(type(like), texts)
             raise ValueError(f"{name} is {value!r}, and may be {may}")
     return usual._replace(**saved)

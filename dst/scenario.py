@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from highwater.dst.script import Script
 from highwater.dst.sim.kernel import Client
+from highwater.dst.world.faults import Weights
 from highwater.dst.world.network import TIMEOUT_MS
+from highwater.dst.world.node_faults import HARDWARE, AnyWeights, Hardware, NodeWeights
 from highwater.dst.world.profiles import Profile
 from highwater.dst.world.store import SimulatedStore, profile_of
 from highwater.dst.world.tampering import DAMAGE, Breach
-from highwater.impl.world import World
 from highwater.traces.event import Event
 from highwater.traces.store import Rules, Store
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from highwater.dst.actors import Actors
 
 Build = Callable[..., Any]  # makes one client's implementation of its World and the scenario's further arguments
-Work = Callable[["Actors", Client, World, int], Coroutine[Any, Any, None]]  # a client's workload; the last: its number
+Work = Callable[["Actors", Client, Any, int], Coroutine[Any, Any, None]]  # a client's workload in its World or NodeWorld
 Value = TypeVar("Value")
 STORES = ("gcs", "azure", "r2", "minio-2025-08", "ceph", "strict-rfc9110")  # beside s3: those with conditional writes
 SHORTEST_UNIT_MS = 60
@@ -94,6 +95,14 @@ def pause_and_timeout_ms(shape: Any) -> tuple[int, ...]:
     return shape.pause_ms, TIMEOUT_MS
 
 
+def usual_hardware(shape: Any) -> Hardware:
+    return HARDWARE["usual"]
+
+
+def all_retire(shape: Any) -> int:
+    return 1 << 40
+
+
 def empty_store(store: SimulatedStore, shape: Any) -> None:
     """Begin with an empty store."""
 
@@ -138,6 +147,9 @@ class Scenario(NamedTuple):
     # If-None-Match), "update" (PUT If-Match), "cache" (GET If-None-Match), "list"; None: `store probe` does not judge it
     share: float = 1  # of the seeds that the gate has for a scenario: less where a run takes many times as long
     scripts: tuple[Script, ...] = ()  # what one client alone is answered: dst/script.py
+    nodes: tuple[str, ...] = ()  # roles whose clients are nodes: each has a NodeWorld, so a disk and messages, and no store
+    hardware: Callable[[Any], Hardware] = usual_hardware  # how long disks and messages take, for a scenario of nodes
+    may_retire: Callable[[Any], int] = all_retire  # how many clients may retire; the others must finish without them
     cost: Mapping[str, BaseShape] | None = None  # contention -> the shape at which `highwater cost` measures a commit; {}: it
     # has no commits; None: one client of the first role, and as many as `most` has
 
@@ -145,6 +157,15 @@ class Scenario(NamedTuple):
     def protocol(self) -> str:
         """Return the stem of the protocol that it is a scenario of."""
         return self.model or self.stem
+
+    @property
+    def weights(self) -> type[Weights] | type[NodeWeights]:
+        """Return the type of its faults' weights."""
+        return NodeWeights if self.nodes else Weights
+
+    @property
+    def no_faults(self) -> AnyWeights:
+        return self.weights(*[0] * len(self.weights._fields))
 
     def judge(self, shape: Any) -> Any:
         """Make the judge of a whole run of this shape: it knows the store's profile, and the objects that it begins with."""

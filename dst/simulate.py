@@ -13,13 +13,15 @@ from highwater.dst.actors import Actors
 from highwater.dst.run_spec import Run, among
 from highwater.dst.scenario import BaseShape, Build, Scenario, judge_of, profile_in, shape_of
 from highwater.dst.scenarios import DEFAULT, named
-from highwater.dst.sim.choose import Choice, Chooser, Decide, Strict, TapeMismatch, drawing, drawing_of
+from highwater.dst.sim.choose import Choice, Choose, Chooser, Decide, Strict, TapeMismatch, drawing, drawing_of
 from highwater.dst.sim.kernel import Event as Waiting
 from highwater.dst.sim.kernel import Kernel
 from highwater.dst.sim.strategies import PORTFOLIO, STRATEGIES, Strategy
 from highwater.dst.world import tampering
-from highwater.dst.world.faults import NONE, Weights, drawn, fates
+from highwater.dst.world.faults import NONE, drawn, fates, swarm
+from highwater.dst.world.machines import Chances, Machines
 from highwater.dst.world.network import Network
+from highwater.dst.world.node_faults import AnyWeights, NodeWeights
 from highwater.dst.world.store import SimulatedStore
 from highwater.dst.zoo import build_of
 from highwater.model.uncollected import uncollected
@@ -46,13 +48,13 @@ class Outcome(NamedTuple):
     digest: str  # of the trace: 128 bits in hex
     shape: BaseShape
     strategy: str
-    requests: int
+    requests: int  # to the store; of a scenario of nodes: operations of disks, and messages
     virtual_ms: int
     events: list[Event]
     tape: list[Choice]
     failure: Exception | None  # None: all is well
     scenario: str = DEFAULT
-    weights: Weights = NONE  # of the faults
+    weights: AnyWeights = NONE  # of the faults
     steps: int = 0  # events of the kernel
 
 
@@ -70,7 +72,7 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     chooser = chooser or (Chooser(seed) if tape is None else Strict(seed, tape))
     workload, fault, decide = chooser.stream("workload"), chooser.stream("fault"), chooser.decider()
     shape = run.shape or shape_of(of, seed, among(workload), chooser.stream("rare"))
-    weights = drawn(fault, bool(shape.sdk)) if run.weights is None else run.weights
+    weights = run.weights if run.weights is not None else drawn_of(of, shape, fault)
     draw = drawing(seed, "strategy")
     name = PORTFOLIO[draw(len(PORTFOLIO))] if run.strategy == "portfolio" else run.strategy
     untimed = decide("untimed", 2, is_untimed, name)
@@ -88,8 +90,12 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     if trace:
         trace.store = judge_of(store) if seed % SELF_CHECKED == 0 else BELIEVED
     network = Network(kernel, store, observe, chooser.stream("latency"), fault, decide, drawing_of(seed, "fate"),
-                      fates(weights), stalls_ms(of, shape), shape.skew_ms, actors.start, watch and noted(watch, kernel),
-                      delay_ms)
+                      fates(NONE if of.nodes else weights), stalls_ms(of, shape), shape.skew_ms, actors.start,
+                      watch and noted(watch, kernel), delay_ms)
+    if of.nodes:
+        chances = Chances(chooser.stream("machines"), fault, decide, drawing_of(seed, "node fate"))
+        actors.machines = Machines(kernel, observe, chances, weights,  # pyright: ignore[reportArgumentType]  # of.weights
+                                   stalls_ms(of, shape), of.hardware(shape), actors.start, watch and noted(watch, kernel))
     if shape.broken:
         tampering.begin(kernel, store, shape, of.breaks[shape.broken], fault)
     failure, kind, signature = None, "", ""
@@ -120,8 +126,14 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
             failure, kind, signature = error, "nondeterminism", "nondeterminism:tape"
     if failure:
         failure.__traceback__ = None  # a traceback refers to this frame, which refers to the failure
-    return Outcome(seed, kind, signature, str(failure or ""), digest(events), shape, name, network.requests, kernel.now_ms,
+    requests = network.requests + (actors.machines.operations if actors.machines else 0)
+    return Outcome(seed, kind, signature, str(failure or ""), digest(events), shape, name, requests, kernel.now_ms,
                    events, chooser.tape, failure, run.scenario, weights, kernel.steps)
+
+
+def drawn_of(of: Scenario, shape: BaseShape, fault: Choose) -> AnyWeights:
+    """Draw the weights of a run's faults."""
+    return swarm(fault, NodeWeights()) if of.nodes else drawn(fault, bool(shape.sdk))
 
 
 def stalls_ms(scenario: Scenario, shape: BaseShape) -> tuple[int, ...]:
@@ -175,8 +187,14 @@ def run_phases(kernel: Kernel, network: Network, actors: Actors) -> None:
     kernel.run(shape.chaos * unit_ms, MOST_STEPS)
     network.fates, network.cut_off, actors.hurried = b"", {}, False
     kernel.in_time()
+    if actors.machines:
+        actors.machines.heal()
     for client in actors.who_retires():
-        network.retire(client)
+        if actors.machines:
+            actors.machines.stop(client)
+            client.done = True
+        else:
+            network.retire(client)
     most_ms = max(MOST_TIMES * unit_ms, MOST_WAITS * max(scenario.waits_ms(shape)))
     run(kernel, most_ms)  # until all work is done, and all requests have arrived
     stuck = actors.unfinished()

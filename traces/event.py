@@ -1,8 +1,9 @@
 """Define the event of a trace: what the store did with a request, or the response that a caller received.
 
 A trace is the store's request log in the order of application. It also holds the time-outs and crashes of clients, and the
-responses to their callers (`told`). An event is a line of JSON, with the version of the format in "v".
-docs/checking/event-format.md describes the fields and the rule for versions.
+responses to their callers (`told`). Where nodes have disks and send messages, it holds what these do, too, and each step of a
+node. An event is a line of JSON, with the version of the format in "v". docs/checking/event-format.md describes the fields and
+the rule for versions.
 """
 
 import json
@@ -14,7 +15,8 @@ from operator import itemgetter
 from struct import pack
 from typing import Any, NamedTuple, cast
 
-VERSION = 1  # of the format; a line, or a file, that names none is of version 1
+VERSION = 2  # of the format; a line, or a file, that names none is of version 1
+NODE_KINDS = ("sent", "received", "disk", "step", "started", "died")  # of version 2; a line of any other kind is of version 1
 LIMIT = 100_000
 
 
@@ -26,8 +28,10 @@ class Event(NamedTuple):
     client: str  # "Writer#0"
     # applied | timeout | crash | told | refused. A refused request is never applied, and the client received an error status.
     # 403, 409 and 429 are definite errors: nothing was applied. A 503 to a mutation is indefinite.
+    # Of a node: sent | received | disk | step | started | died.
     kind: str
     # create update put get get_range get_if_changed list delete head; for `told`: committed refused unknown failed read
+    # disk: lock names read create append truncate sync rename remove sync_names; step: the input; died: process machine
     op: str
     key: str  # for a list: prefix
     condition: str  # version named by the request; for a list: the key to begin after; for a get_range: "bytes=0-99"
@@ -83,7 +87,12 @@ def to_json(event: Event) -> str:
     fields = {name: value for name, value in event._asdict().items() if value != getattr(EMPTY, name)}
     if event.body:
         fields["body"] = event.body.decode("utf-8", "surrogateescape")
-    return json.dumps({"v": VERSION, **fields}, sort_keys=True, separators=(",", ":"))
+    return json.dumps({"v": version_of(event), **fields}, sort_keys=True, separators=(",", ":"))
+
+
+def version_of(event: Event) -> int:
+    """Return the oldest version of the format that has such an event."""
+    return 2 if event.kind in NODE_KINDS else 1
 
 
 class NewerVersion(ValueError):
@@ -111,7 +120,8 @@ def from_json(line: str) -> Event:
 def from_fields(fields: dict, line: str) -> Event:
     """Return the event with these fields; `line` is quoted in errors. Raises as `from_json` does."""
     try:
-        check_version(fields.pop("v", 1))
+        version = fields.pop("v", 1)
+        check_version(version)
         body = fields.pop("body", "").encode("utf-8", "surrogateescape")
         keys = fields.get("keys", ())
         if isinstance(keys, str):
@@ -121,6 +131,8 @@ def from_fields(fields: dict, line: str) -> Event:
         for name, value, usual in zip(Event._fields, values, usuals):
             if type(value) is not type(usual) or (name == "keys" and not all(isinstance(key, str) for key in value)):
                 raise ValueError(f"{name} is {value!r}")
+        if version < version_of(event):
+            raise ValueError(f"a line of version {version} has no kind {event.kind!r}: its v should be {version_of(event)}")
         return event._replace(body=body)
     except NewerVersion:
         raise

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from highwater.dst.bulk.sources import EVENT_VERSION
 from highwater.dst.scenarios import named
 from highwater.dst.simulate import Outcome
-from highwater.traces.event import Event, to_json
+from highwater.traces.event import Event, to_json, version_of
 
 TEXT = pa.string()
 SCHEMA = pa.schema([
@@ -29,6 +30,7 @@ class Export:
         self.file, self.half = file, file.with_name(f".{file.name}.writing")
         self.parquet = file.suffix == ".parquet"
         self.columns: list[list] = [[] for _ in SCHEMA]
+        self.version = 1  # of the events
         self.out: Any = None
 
     def __enter__(self) -> "Export":
@@ -42,6 +44,7 @@ class Export:
         self.add(str(outcome.seed), outcome.scenario, " ".join(options), outcome.events)
 
     def add(self, run: str, protocol: str, options: str, events: list[Event]) -> None:
+        self.version = max(self.version, *map(version_of, events), 1)
         if not self.parquet:
             ours = {"run": run, "protocol": protocol, "options": options}
             for index, event in enumerate(events):
@@ -62,6 +65,8 @@ class Export:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self.parquet and kind is None and self.columns[0]:
             self.flush()
+        if self.parquet and self.version > 1:
+            self.out.add_key_value_metadata({EVENT_VERSION: str(self.version)})
         self.out.close()
         if kind is None:
             self.half.replace(self.file)

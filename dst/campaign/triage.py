@@ -23,7 +23,7 @@ from highwater.dst.scenarios import named
 from highwater.dst.search.shrink import BUDGET, Shrunk, shrink
 from highwater.dst.sim.alarm import Hung, alarmed, set_alarm
 from highwater.dst.simulate import BaseShape, Build, Outcome, simulate
-from highwater.dst.world.faults import Weights
+from highwater.dst.world.node_faults import AnyWeights
 from highwater.dst.zoo import build_of
 
 LONGEST_S = 600.0  # for one run
@@ -35,7 +35,7 @@ class Small(NamedTuple):
     seed: int
     strategy: str
     shape: BaseShape | None
-    weights: Weights | None
+    weights: AnyWeights | None
     tape: list[tuple[str, int, int]]
     runs: int  # spent on shrinking
 
@@ -112,8 +112,9 @@ def shrunk_in_time(outcome: Outcome, build: Build, run: Run, budget: int) -> Shr
 
 
 def small_of(campaign: Campaign, said: dict) -> Small:
-    return Small(said["seed"], said["strategy"], said["shape"] and named(campaign.scenario).shape(**said["shape"]),
-                 said["weights"] and Weights(**said["weights"]), [tuple(choice) for choice in said["tape"]], said["runs"])
+    of = named(campaign.scenario)
+    return Small(said["seed"], said["strategy"], said["shape"] and of.shape(**said["shape"]),
+                 said["weights"] and of.weights(**said["weights"]), [tuple(choice) for choice in said["tape"]], said["runs"])
 
 
 ToShrink = tuple[int, str]  # seed, signature

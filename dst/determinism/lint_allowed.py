@@ -32,6 +32,8 @@ MACHINERY = (
     Allowed("dst/search/reached.py", "set order", "in self.states}", "of integers, added to a set of what was reached"),
     Allowed("dst/sim/kernel.py", "cache", "sites", "labels, a function of the client's name"),
     Allowed("dst/world/faults.py", "cache", "@cache fates", PURE),
+    Allowed("dst/world/node_faults.py", "cache", "@cache disk_fates", PURE),
+    Allowed("dst/world/node_faults.py", "cache", "@cache message_fates", PURE),
     Allowed("dst/world/sdk.py", "frames", "last = error", "raised again by the same call"),
     Allowed("dst/scenarios/__init__.py", "cache", "@cache named", "of modules"),
     Allowed("dst/scenarios/__init__.py", "cache", "@cache mutants_of", "of modules"),

@@ -17,7 +17,7 @@ from highwater.dst.scenarios import DEFAULT, named
 from highwater.dst.sim.choose import Choose, Chooser, Decide
 from highwater.dst.sim.kernel import Event
 from highwater.dst.simulate import BaseShape, Build, Outcome, simulate
-from highwater.dst.world.faults import FATES, Weights
+from highwater.dst.world.faults import FATES
 
 LATE = ("reply_lost", "late", "crash")  # faults after which a request may be applied although nobody waits
 
@@ -114,7 +114,8 @@ def outcomes(bounds: Bounds, shape: BaseShape | None = None, build: Build | None
     path: list[Branch] = []
     while True:
         chooser = Bounded(bounds, path)
-        outcome = simulate(Run(0, scenario, None, "random", shape, Weights()), build, chooser=chooser, by_model=by_model)
+        run = Run(0, scenario, None, "random", shape, named(scenario).weights())
+        outcome = simulate(run, build, chooser=chooser, by_model=by_model)
         if isinstance(outcome.failure, RuntimeError):
             raise outcome.failure
         yield outcome

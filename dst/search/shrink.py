@@ -17,12 +17,15 @@ from highwater.dst.sim.choose import Choice, Lenient
 from highwater.dst.sim.kernel import Event as Waiting
 from highwater.dst.sim.strategies import request_of
 from highwater.dst.simulate import BaseShape, Build, Outcome, simulate
-from highwater.dst.world.faults import FATES, NONE, Weights
+from highwater.dst.world.faults import FATES
+from highwater.dst.world.folder import OPS as DISK_OPS
 from highwater.dst.world.network import OPS
+from highwater.dst.world.node_faults import DISK_FATES, MESSAGE_FATES, AnyWeights
 from highwater.traces.event import Event
 
 BUDGET = 2_000  # runs
 ACTIONS = {"applied": ("apply",), "timeout": ("time_out",), "crash": ("crash",), "refused": ("refuse", "apply")}  # of kinds
+OF_NODES = {DISK_FATES: (*DISK_OPS,), MESSAGE_FATES: ("send",)}  # the fates, and the sites at which they befall
 
 Step = tuple[str, str, bool]  # of a trace's event: client, kind, awaited
 Measure = tuple[int, int, int]
@@ -40,7 +43,7 @@ class Shrunk(NamedTuple):
 
     outcome: Outcome
     shape: BaseShape | None  # as given for the run
-    weights: Weights | None
+    weights: AnyWeights | None
     before: Outcome
     runs: int
 
@@ -85,6 +88,8 @@ def step_of(event: Event) -> Step:
 def leads_to(waiting: Waiting, step: Step) -> bool:
     """Tell whether the waiting event is that step, or wakes its client and so brings the step closer."""
     client, kind, awaited = step
+    if waiting.action.__name__ in ("deliver", "end"):
+        return leads_node(waiting, client, kind)
     if waiting.action.__name__ == "cancel":
         return kind == "timeout" and waiting.args[0].name == client
     if request_of(waiting) is None:
@@ -92,6 +97,13 @@ def leads_to(waiting: Waiting, step: Step) -> bool:
     of, _, number, *_ = waiting.args
     return of.name == client and waiting.action.__name__ in ACTIONS[kind] and (
         kind != "applied" or (of.waiting == number) == awaited)
+
+
+def leads_node(waiting: Waiting, client: str, kind: str) -> bool:
+    """Tell the same of a message under way, or an operation of a disk: a node's step follows from either."""
+    if waiting.action.__name__ == "deliver":
+        return kind in ("received", "step", "sent") and waiting.args[0].to == client
+    return waiting.owner == client if kind == "disk" else waiting.owner.partition("/")[0] == client
 
 
 def measure(outcome: Outcome) -> Measure:
@@ -106,11 +118,12 @@ def faults(outcome: Outcome) -> int:
 
 
 def befalls(site: str, bound: int) -> bool:
-    """Tell whether the choice is a request's fate."""
-    return bound == len(FATES) and site.rpartition(".")[2] in OPS
+    """Tell whether the choice is the fate of a request, a message or a disk's operation."""
+    of = site.rpartition(".")[2]
+    return (bound == len(FATES) and of in OPS) or any(bound == len(fates) and of in sites for fates, sites in OF_NODES.items())
 
 
-def shrink(outcome: Outcome, build: Build | None, shape: BaseShape | None = None, weights: Weights | None = None,
+def shrink(outcome: Outcome, build: Build | None, shape: BaseShape | None = None, weights: AnyWeights | None = None,
            budget: int = BUDGET) -> Shrunk:
     """Shrink a failed run in at most `budget` runs, deterministically. `shape` and `weights`: those it was run with.
 
@@ -126,13 +139,14 @@ def shrink(outcome: Outcome, build: Build | None, shape: BaseShape | None = None
                         search.less_work, search.milder_shape, search.fewer_choices, search.smaller_choices):
             improve()
     if measure(search.best) < measure(outcome):
-        return Shrunk(search.best, search.plan.shape, NONE, outcome, search.runs)
+        return Shrunk(search.best, search.plan.shape, search.none, outcome, search.runs)
     return Shrunk(outcome, shape, weights, outcome, search.runs)
 
 
 class Search:
-    def __init__(self, outcome: Outcome, build: Build | None, weights: Weights | None, budget: int):
+    def __init__(self, outcome: Outcome, build: Build | None, weights: AnyWeights | None, budget: int):
         self.scenario = named(outcome.scenario)
+        self.none = self.scenario.no_faults
         self.build, self.budget, self.runs = build, budget, 0
         self.seed, self.strategy, self.wanted = outcome.seed, outcome.strategy, (outcome.kind, outcome.signature)
         self.best, self.size = outcome, measure(outcome)
@@ -160,7 +174,8 @@ class Search:
         self.runs += 1
         chooser = Steered(self.seed, plan)
         strategy = self.strategy if plan.order is None else "random"
-        outcome = simulate(Run(self.seed, self.best.scenario, None, strategy, plan.shape, NONE), self.build, chooser=chooser)
+        outcome = simulate(Run(self.seed, self.best.scenario, None, strategy, plan.shape, self.none), self.build,
+                           chooser=chooser)
         if (outcome.kind, outcome.signature) != self.wanted:
             return False
         size = measure(outcome)

@@ -1,7 +1,8 @@
 """Run coroutines in virtual time. Safety: events happen one after another, in an order that the run's choices determine.
 
-A client yields what it awaits: a Request to the store, a Sleep, or the end of a task. The caller of the kernel says when, and
-with what result, the client continues. There is no asyncio and no thread. A task of a client is a Client of its own, so that
+A client yields what it awaits: a Request to the store, a Sleep, the end of a task, or something else of its world, such as an
+operation of its disk, which the kernel tells to `begin`. The caller of the kernel says when, and with what result, the client
+continues. There is no asyncio and no thread. A task of a client is a Client of its own, so that
 every order of their steps can be chosen. A crash ends a client together with its tasks.
 
 Without a `schedule` events happen at their time. With one, an event's time is the earliest at which it may happen. The schedule
@@ -24,6 +25,14 @@ class Request(NamedTuple):
     key: str
     body: bytes = b""
     condition: str = ""
+
+
+class Delivery(NamedTuple):
+    """A message that is under way to a node."""
+
+    to: str
+    message: Any
+    number: int
 
 
 class Sleep(NamedTuple):
@@ -184,9 +193,11 @@ class Kernel:
             self.on_request(client, asked)
         elif type(asked) is Sleep:
             self.at(self.now_ms + max(asked.duration_ms, 1), client.name, self.resume, client, incarnation, None)
-        else:
+        elif type(asked) is Join:
             for task in asked.tasks:
                 task.awaited_by.append((client, incarnation))
+        else:
+            asked.begin(client)
 
     def _end(self, client: Client, result: Any) -> None:
         """Note that a client has ended, and resume who awaits it. Raises RuntimeError for a process whose tasks run."""
@@ -235,6 +246,13 @@ class Kernel:
             self.now_ms = max(self.now_ms, t_ms)
             action(*args)
         return max_steps
+
+    def postpone(self, is_owner: Callable[[str], bool], until_ms: int) -> None:
+        """Let none of the waiting events of these owners happen before that time."""
+        late = [event for event in self.waiting if is_owner(event[2])]
+        rest = [event for event in self.waiting if not is_owner(event[2])]
+        make = Event._make if self.schedule else tuple
+        self.waiting[:] = sorted([*rest, *(make((max(event[0], until_ms), *event[1:])) for event in late)])
 
     def in_time(self) -> None:
         """Drop the schedule: from now on events happen at their times, and late ones at once."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from highwater.dst.sim.dependency import dependent
-from highwater.dst.sim.kernel import Event, Request
+from highwater.dst.sim.kernel import Delivery, Event, Request
 
 Draw = Callable[[int], int]  # draw(bound) -> 0..bound-1
 
@@ -80,9 +80,9 @@ class POS:
         return highest(self.priorities, [event.number for event in events], self.draw)
 
     def ran(self, event: Event, left: list[Event]) -> None:
-        request = request_of(event)
+        sent = sent_in(event)
         for other in left:
-            if racing(request, request_of(other)):
+            if racing(sent, sent_in(other)):
                 self.priorities.pop(other.number, None)
 
 
@@ -99,9 +99,13 @@ def request_of(event: Event) -> Request | None:
     return next((arg for arg in event.args if type(arg) is Request), None)
 
 
-def racing(one: Request | None, other: Request | None) -> bool:
-    """Tell whether the order of two events may matter. An event that is not a request, such as a wake-up, races with
-    nothing."""
+def sent_in(event: Event) -> Request | Delivery | None:
+    """Return the request or the message that is under way in an event."""
+    return next((arg for arg in event.args if type(arg) in (Request, Delivery)), None)
+
+
+def racing(one: Request | Delivery | None, other: Request | Delivery | None) -> bool:
+    """Tell whether the order of two events may matter. An event that is neither, such as a wake-up, races with nothing."""
     return one is not None and other is not None and dependent(one, other)
 
 

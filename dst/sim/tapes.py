@@ -17,7 +17,7 @@ from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT
 from highwater.dst.sim.choose import Choose, Chooser, Decide
 from highwater.dst.simulate import BaseShape, Build, Outcome, simulate
-from highwater.dst.world.faults import Weights
+from highwater.dst.world.node_faults import AnyWeights
 
 Draw = Callable[[st.SearchStrategy], Any]
 
@@ -63,7 +63,7 @@ class Played(Outcome):
 
 
 @st.composite
-def runs(draw: Draw, build: Build | None = None, shape: BaseShape | None = None, weights: Weights | None = None,
+def runs(draw: Draw, build: Build | None = None, shape: BaseShape | None = None, weights: AnyWeights | None = None,
          by_model: bool = True, strategy: str = "times", scenario: str = DEFAULT) -> Played:
     """Draw runs of a scenario. `strategy`: "times", or another for an order of events that Hypothesis draws.
 

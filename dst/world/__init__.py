@@ -1,1 +1,1 @@
-"""The simulated world: store, network, faults, profiles of stores, and SDKs."""
+"""The simulated world: store, network, faults, profiles of stores, SDKs, and the disks and messages of nodes."""

@@ -8,9 +8,10 @@ meet. docs/simulation/simulation.md has the catalogue.
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 Choose = Callable[[str, int], int]
+Drawn = TypeVar("Drawn", bound=Any)  # Weights, or those of another kind of faults
 
 
 class Weights(NamedTuple):
@@ -32,11 +33,12 @@ FATES = ("ok", *Weights._fields)  # a fate is an index into this
 NONE = Weights(0, 0, 0, 0, 0, 0, 0, 0)
 AMBIGUOUS = Weights(100, 5, 60, 5, 60, 30, 5, 0)  # many mutations with an indeterminate outcome
 SWARM = (1, 0, 1, 3)  # each weight is multiplied by one of these
-SITES = tuple(f"swarm.{name}" for name in Weights._fields)
 
 
-def swarm(choose: Choose, weights: Weights) -> Weights:
-    return Weights._make([weight * SWARM[choose(site, len(SWARM))] for site, weight in zip(SITES, weights)])
+def swarm(choose: Choose, weights: Drawn) -> Drawn:
+    """Draw the weights of a run. `weights`: a record of them."""
+    return weights._make([weight * SWARM[choose(f"swarm.{name}", len(SWARM))]
+                          for name, weight in zip(weights._fields, weights)])
 
 
 def drawn(choose: Choose, retries: bool) -> Weights:
@@ -47,8 +49,8 @@ def drawn(choose: Choose, retries: bool) -> Weights:
 
 
 @cache
-def fates(weights: Weights) -> bytes:
-    """Return a table of 1000 fates, to be indexed with a random number."""
+def fates(weights: tuple[int, ...]) -> bytes:
+    """Return a table of 1000 fates, to be indexed with a random number: 0, and the numbers from 1 on of these weights."""
     table = b"".join([bytes([fate]) * weight for fate, weight in enumerate(weights, 1)])
     return bytes(1000 - min(len(table), 1000)) + table[:1000]
 

@@ -17,6 +17,7 @@ from highwater.impl.raft.segments import Segment, name_of, number_of
 from highwater.impl.raft.state import Save
 
 SEGMENT_BYTES = 16 << 20
+UNKNOWN = -1  # the term of an entry that is there no more
 REWRITTEN = "rewritten"  # the newest segment, while it is written again
 
 
@@ -202,8 +203,17 @@ class Replay:
                 index += 1
                 if record.index != index:
                     raise Damaged(segment.name, start, f"entry {record.index:,} follows entry {index - 1:,}")
-                entries.append(Entry(record.term, record.body[0], record.body[1:]))
+                if self.base[1] == UNKNOWN:
+                    self.base = record.index, record.term
+                else:
+                    entries.append(Entry(record.term, record.body[0], record.body[1:]))
             elif record.type == TRUNCATE:
+                if record.index < self.base[0] and len(self.segments) == 1 and not segment.anew:
+                    # The segments before this one were removed. A snapshot covers what they had, and the next entry, too.
+                    self.base, index = (record.index, UNKNOWN), record.index
+                    entries.clear()
+                    start = record.end
+                    continue
                 if not self.base[0] <= record.index < index:
                     raise Damaged(segment.name, start, f"the log is cut after entry {record.index:,}, and has "
                                                        f"{self.base[0] + 1:,} to {index:,}")

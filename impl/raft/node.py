@@ -374,8 +374,10 @@ class Node:
         while True:
             await self.snapshotting.wait()
             if self.fetching is not None:
-                await self._fetch(self.fetching)
-                self.fetching = None
+                fetched = self.fetching
+                await self._fetch(fetched)
+                if self.fetching is fetched:  # else another snapshot was offered meanwhile: the bell was rung again
+                    self.fetching = None
             if self._snapshot_is_due():
                 await self._make_snapshot()
 

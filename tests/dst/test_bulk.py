@@ -319,7 +319,7 @@ DAMAGE = [
     (change(5, t_ms="soon"), "b.ndjson:8: no event of a trace: t_ms is 'soon'"),
     (change(5, t_ms=1 << 63), "not whole numbers of 64 bits"),
     (change(5, colour="red"), "unexpected field names: ['colour']"),
-    (change(5, v=2), "b.ndjson:8: its events are of format version 2, and this release of highwater reads version 1: install"),
+    (change(5, v=3), "b.ndjson:8: its events are of format version 3, and this release of highwater reads version 2: install"),
     (change(5, v="1"), "b.ndjson:8: no event of a trace: its version is '1'"),
     (change(5, client="Nobody"), "client 'Nobody': clients are Writer#0"),
 ]
@@ -415,7 +415,7 @@ def test_the_checkers_own_fault_is_a_row(folder: Path, expected: pa.Table, monke
 
 # --- the version of the format
 
-NEWER = "its events are of format version 2, and this release of highwater reads version 1: install a newer release, or write"
+NEWER = "its events are of format version 3, and this release of highwater reads version 2: install a newer release, or write"
 
 
 def test_without_a_version_it_is_the_first(runs: list, tmp_path: Path) -> None:
@@ -433,19 +433,19 @@ def test_without_a_version_it_is_the_first(runs: list, tmp_path: Path) -> None:
     assert checked(bare).equals(checked(lines)) and checked(bare).equals(expected)
 
 
-@pytest.mark.parametrize("said", [b"2", b"two", b"0"])
+@pytest.mark.parametrize("said", [b"3", b"two", b"0"])
 def test_a_parquet_file_of_another_version_is_refused(runs: list, tmp_path: Path, said: bytes) -> None:
     of = write(tmp_path / "of.parquet", runs[:1])
     pq.write_table(pq.read_table(of).replace_schema_metadata({sources.EVENT_VERSION: said}), of)
     code, text = called("trace", "check", of, "--out", tmp_path / "out.parquet")
     assert not (tmp_path / "out.parquet").exists()
-    message = NEWER if said == b"2" else "its version is"
+    message = NEWER if said == b"3" else "its version is"
     assert code == exits.BAD_INPUT and f"{of}: {message}" in " ".join(text.split())
 
 
 def test_lines_of_a_newer_version_are_refused(runs: list, tmp_path: Path) -> None:
     """Before anything is checked."""
-    lines = write_lines(tmp_path / "of.ndjson", [{"v": 2, "form": "unknown"}, *rows_of(*runs[:1])])
+    lines = write_lines(tmp_path / "of.ndjson", [{"v": 3, "form": "unknown"}, *rows_of(*runs[:1])])
     lines.write_text("\n" + lines.read_text())
     code, text = called("trace", "check", lines, "--out", tmp_path / "out.parquet")
     assert code == exits.BAD_INPUT and f"{lines}: {NEWER}" in " ".join(text.split())

@@ -376,9 +376,9 @@ def test_recorded_traces(tmp_path):
     assert ran("trace", "check", str(broken)).exit_code == REFINEMENT
     broken.write_text("not json\n")
     assert ran("trace", "check", str(broken)).exit_code == 2
-    broken.write_text(trace.read_text().replace('"v":1', '"v":2'))
+    broken.write_text(trace.read_text().replace('"v":1', '"v":3'))
     result = ran("trace", "check", str(broken), "--namespace", "manifest")
-    assert result.exit_code == 2 and "its events are of format version 2" in " ".join(result.output.split())
+    assert result.exit_code == 2 and "its events are of format version 3" in " ".join(result.output.split())
     assert "broken.ndjson" in "".join(result.output.split())
     broken.write_text(trace.read_text().replace(',"v":1', ""))
     assert '"v"' not in broken.read_text()

@@ -94,6 +94,9 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/mutants/log_gc": {f"{room}/{BOUNDARY}" for room in ("dst/mutants", "impl/protocols")},  # it has its storage
     "dst/mutants/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
     "dst/mutants/wal_fencing": {"impl/kv/wal"},
+    "dst/scenarios/raft": {"dst/scenarios/replicated/group"},
+    "dst/scenarios/replicated/group": {"dst/scenarios/replicated/disks", "dst/scenarios/replicated/properties",
+                                       "traces/protocols/raft"},
     "dst/scenarios/database_gc": {"impl/protocols/database_metadata", "impl/protocols/manifest_compactions"},  # its checkpoints
     "dst/scenarios/database/others": {f"impl/protocols/{of}" for of in ("checkpoints", "database_gc", "db_reader")},
     "dst/scenarios/database/cloner": {f"impl/protocols/{of}" for of in ("checkpoints", "database_clones", "destroy")},

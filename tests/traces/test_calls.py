@@ -24,6 +24,8 @@ TABLES = {stem: table for stem in STEMS if not named(stem).model
 UNSAID = {  # errors that no table has -> why
     "StoreError": "the base of all", "Definite": "a base", "Indefinite": "a base", "Fenced": "a base",
     "TaskCancelled": "of a task, which no call returns", "Unpinned": "caught where it is raised, and the job pinned anew",
+    **dict.fromkeys(("FolderRefused", "Damaged", "OtherNode", "OtherVersion"), "a Raft node does not start in such a folder"),
+    "TransferFailed": "of `transfer`, which the operator calls", "Malformed": "of a message, which a node drops",
     "BeyondEnd": "of a range, and only reads of SSTs ask for ranges",
     "Undecodable": "of a codec: it is raised as one of its kinds, such as InvalidManifest",
 }
@@ -36,7 +38,9 @@ ALSO = {  # protocol -> modules whose errors its table has, too
     "db_reader": ("db_reader_view", "checkpoints", "database_gc"),
     "clones": ("clones_manifest", "checkpoints", "destroy_mark"),
     "checkpoints": ("destroy_mark",), "destroy": ("checkpoints", "destroy_mark"),
+    "raft": ("raft_faults",),
 }
+ROOMS = {"raft": "raft.node", "raft_faults": "raft.faults"}  # of what is not in impl/protocols
 # protocol -> modules whose calls its table has, too
 CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids"), "database_gc": ("database_gc_uploads",)}
 # their errors are in the tables of the protocols that are made of them
@@ -44,7 +48,7 @@ PARTS = ("boundary_object", "sequenced_storage", "sequenced_metadata")
 
 
 def protocol(stem: str) -> ModuleType:
-    return import_module(f"highwater.impl.protocols.{stem}")
+    return import_module(f"highwater.impl.{ROOMS.get(stem, f'protocols.{stem}')}")
 
 
 def modules(*rooms: str) -> Iterator:
@@ -56,7 +60,7 @@ def modules(*rooms: str) -> Iterator:
 
 def defined() -> set[str]:
     """Return the names of all errors that impl/ defines."""
-    rooms = (errors, layout, *modules("codecs", "protocols", "kv", "stores"))
+    rooms = (errors, layout, *modules("codecs", "protocols", "kv", "stores", "raft"))
     return {name for module in rooms for name, kind in vars(module).items()
             if isinstance(kind, type) and issubclass(kind, StoreError) and kind.__module__ == module.__name__}
 
@@ -140,6 +144,8 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
         "compact": "of the writer of the scenario", "collect": "of database_gc",
     },
     "manifest_migration": {"update": "of the stores", "collect": "of the stores"},
+    "raft": {"open": "of the operator: no caller waits for it", "close": "which raises nothing",
+             "transfer": "of the operator"},
     "checkpoints": {"update": "of the stores", "collect_named": "collect"},
     "destroy": {"fence": "of `admin destroy`: the scenario has no WAL",
                 "is_sealed": "finish", "release": "finish", "others_of": "finish", "create": "of checkpoints",

@@ -320,8 +320,8 @@ def test_a_line_without_a_version_is_of_the_first():
 
 
 def test_a_newer_version_is_refused_by_name():
-    with pytest.raises(NewerVersion, match="format version 2, and this release of highwater reads version 1: install a newer"):
-        from_json('{"v":2,"colour":"red"}')
+    with pytest.raises(NewerVersion, match="format version 3, and this release of highwater reads version 2: install a newer"):
+        from_json('{"v":3,"colour":"red"}')
 
 
 def test_default_fields_are_not_written():

@@ -9,7 +9,7 @@ long before it was applied.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from highwater.traces.event import Event
+from highwater.traces.event import NODE_KINDS, Event
 from highwater.traces.form import MUTATIONS
 from highwater.traces.trace import Trace
 
@@ -22,6 +22,10 @@ class Cause(NamedTuple):
     number: int  # of the event that mattered
     to: int  # the event that it mattered to
     why: str
+
+
+DURABLE = ("sync", "sync_names", "truncate")  # operations of a disk after which a node may say more
+AFTER = {"received": "it took this message before", "died": "it died before", "disk": "its disk had done this before"}
 
 
 class Link(NamedTuple):
@@ -43,6 +47,7 @@ class History:
         self.wrote: list[int] = []  # by event: the last event that changed the object of its key, or -1
         self.boundary: list[int] = []  # by event: the last event that changed the boundary, or -1
         self.sent: dict[int, int] = {}  # request -> the event in which its client stopped waiting for it
+        self.messages = {e.request: number for number, e in enumerate(events) if e.kind == "sent"}
         last: dict[str, int] = {}
         writes: dict[str, int] = {}
         for number, e in enumerate(events):
@@ -59,6 +64,9 @@ class History:
     def links(self, number: int) -> Iterator[Link]:
         """Yield the direct causes of one event."""
         e, before, wrote = self.events[number], self.before[number], self.wrote[number]
+        if e.kind in NODE_KINDS:
+            yield from self.of_node(number)
+            return
         late = e.kind == "applied" and not e.awaited
         if late and e.request in self.sent:
             yield Link(self.sent[e.request], f"then it stopped waiting for what arrives as {number}", True)
@@ -75,6 +83,26 @@ class History:
             yield Link(self.sent_before(number), f"it had sent the update of {number} before", True)
         if e.kind == "told" and e.op != "read":
             yield from self.told(number)
+
+    def of_node(self, number: int) -> Iterator[Link]:
+        """Yield the causes of what a node did: a message and its sender's step, the step before, and what was synced before."""
+        e = self.events[number]
+        if e.kind == "received":
+            if e.request in self.messages:
+                yield Link(self.messages[e.request], f"it sent the message of {number}", True)
+            return
+        node = process_of(e)
+        for earlier in range(number - 1, -1, -1):
+            old = self.events[earlier]
+            if process_of(old) != node or old.kind == "told" or (old.kind == "disk" and old.op not in DURABLE):
+                continue
+            if old.kind == "step":
+                yield Link(earlier, f"{node} had come here before {number}", e.kind == "sent")
+                return
+            if old.kind in ("received", "died", "disk"):
+                yield Link(earlier, f"{AFTER[old.kind]} {number}", old.kind == "received")
+            if old.kind == "died":
+                return
 
     def told(self, number: int) -> Iterator[Link]:
         """Yield the causes of a response about an update: its first put, the put that committed it, the last boundary read."""
@@ -143,6 +171,10 @@ class History:
         return "it put what is read in" if e.op.startswith(("get", "head")) else "it put what is replaced in"
 
 
+def process_of(e: Event) -> str:
+    return e.client.partition("/")[0]
+
+
 def changes(e: Event) -> bool:
     return e.kind == "applied" and e.op in ("create", "update", "put", "delete") and e.status < 300
 
@@ -195,6 +227,11 @@ def moments(events: list[Event], request: Callable[[Event], str], reply: Callabl
 
     last = {e.request: number for number, e in enumerate(events)}
     for number, e in enumerate(events):
+        if e.kind in NODE_KINDS:
+            clock = at(process_of(e), request(e), sent.get(e.request, {}) if e.kind == "received" else {})
+            if e.kind == "sent":
+                sent[e.request] = clock
+            continue
         if e.request and e.request not in sent:
             asked = e._replace(body=b"") if e.op.startswith(("get", "head")) else e  # the client does not know the content yet
             sent[e.request] = at(e.client, f"sends {request(asked)}", {})

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from highwater.model.core import Label, Local, Shared, State
 from highwater.model.guards import place_of, refusal, show, why_not
-from highwater.traces.event import Event
+from highwater.traces.event import NODE_KINDS, Event
 from highwater.traces.explain.causes import AT_REST, REFUSALS, Cause, History, causes
 from highwater.traces.refine import STUTTER, Effect, Failure, Match, Refiner
 
@@ -20,6 +20,8 @@ REQUESTS = {"create": "put {} if absent", "update": "put {} over the version rea
             "get_range": "get a part of {}"}
 REPLIES = {304: "not changed", 404: "not there", 412: "condition failed", 416: "no such bytes", 429: "too many requests",
            503: "unavailable"}
+OF_DISKS = {200: "", 404: "there is no such file", 423: "another process holds the folder", 500: "it failed",
+            507: "the disk is full"}
 
 
 class Row(NamedTuple):
@@ -216,7 +218,23 @@ def thing(key: str, body: bytes = b"") -> str:
     return f"id {int(number[0])}" if number else key
 
 
+def of_node(e: Event) -> str:
+    """Say in few words what a node did."""
+    if e.kind == "sent":
+        return f"sends {len(e.body):,} bytes to {e.key} as message {e.request}"
+    if e.kind == "received":
+        return f"receives message {e.request} of {e.key}"
+    if e.kind == "step":
+        return f"step {e.op}: {e.body.decode(errors='replace')}"
+    if e.kind != "disk":
+        return f"its {e.op} {e.kind}"
+    size = f", {len(e.body):,} bytes" if e.op in ("append", "read") else ""
+    return " ".join(filter(None, (e.op, e.key, e.condition and f"to {e.condition}"))) + size
+
+
 def request(e: Event) -> str:
+    if e.kind in NODE_KINDS:
+        return of_node(e)
     if e.kind == "told":
         body = "" if e.op == "read" else e.body.decode(errors="replace")
         return " ".join(filter(None, ("was told:", e.op, body, thing(e.key))))
@@ -225,6 +243,8 @@ def request(e: Event) -> str:
 
 
 def reply(e: Event) -> str:
+    if e.kind in NODE_KINDS:
+        return OF_DISKS[e.status] if e.kind == "disk" else "; ".join(e.keys)
     if e.kind in ("told", "crash", "timeout"):
         return "" if e.kind == "told" else e.kind + ", it may still be applied" * e.pending
     listed = ""
@@ -234,9 +254,9 @@ def reply(e: Event) -> str:
 
 
 def words(e: Event) -> str:
-    of = f" (request {e.request}, {e.key})" if e.request else ""
+    of = f" (request {e.request}, {e.key})" if e.request and e.kind not in NODE_KINDS else ""
     content = f"\n  content {e.body.decode(errors='replace')}" if e.body[:1] == b"{" else ""
-    return f"{e.client} at {e.t_ms} ms: {request(e)}{of}{'; ' * (e.kind != 'told')}{reply(e)}{content}"
+    return f"{e.client} at {e.t_ms} ms: {request(e)}{of}{'; ' * bool(reply(e))}{reply(e)}{content}"
 
 
 HEAD = "#", "time", "client", "request", "reply", "in the model"

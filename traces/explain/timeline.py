@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from highwater.model.core import Model, State
 from highwater.model.guards import notes, show
-from highwater.traces.event import Event
-from highwater.traces.explain.causes import Cause
+from highwater.traces.event import NODE_KINDS, Event
+from highwater.traces.explain.causes import Cause, process_of
 from highwater.traces.explain.explain import Replayed, counted, in_the_model, reply, request
 
 MUTATIONS = ("create", "update", "put", "delete")
@@ -46,7 +46,9 @@ def timeline(replayed: Replayed, failing: list[int], found: list[Cause], watched
     """Return the data of a timeline. `failing`: numbers of the failing events. `found`: their causal slice."""
     model, events = replayed.record.model, [row.event for row in replayed.rows]
     clients = list(dict.fromkeys([p.name for p in model.processes if any(e.client == p.name for e in events)]))
-    clients += sorted({e.client for e in events} - set(clients))
+    clients += sorted({lane_of(e) for e in events} - set(clients))
+    if any(e.kind in NODE_KINDS for e in events):
+        clients.sort()  # each disk beside its node
     parts, said = Numbered(), Said()
     shown = [p for p, process in enumerate(model.processes) if process.name in clients]
     sent = sent_at(events, watched)
@@ -55,19 +57,26 @@ def timeline(replayed: Replayed, failing: list[int], found: list[Cause], watched
     for number, (e, steps, after) in enumerate(replayed.rows):
         befell = sorted(what for of, what in told if of == e.request)
         rows.append({
-            "t": e.t_ms, "c": clients.index(e.client), "kind": e.kind, "op": e.op, "ask": request(e), "answer": reply(e),
+            "t": e.t_ms, "c": clients.index(lane_of(e)), "kind": e.kind, "op": e.op, "ask": request(e), "answer": reply(e),
             "model": in_the_model(steps), "sent": sent.get(number, -1), "late": e.kind == "applied" and not e.awaited,
             "ok": e.status < 400, "befell": befell, "clock": any(action == "ExpireCheckpoint" for _, action, _ in steps),
             "body": e.body.decode(errors="replace")[:LONGEST] if e.kind != "told" or e.op == "read" else "",
             "state": [parts.number(of) for of in state_parts(said, after, shown)] if after else None,
+            **({"from": clients.index(e.key)} if e.kind == "received" and e.key in clients else {}),
         })
     return {
+        **({"store": False} if clients and not any(e.kind == "applied" for e in events) else {}),
         "clients": clients, "rows": rows, "pauses": list(pauses(events, clients, watched, sent)),
         "failing": failing, "causes": [list(cause) for cause in found], "mattered": counted(replayed, found, failing),
         "shared": list(notes(type(model.shared)).items()), "locals": fields_of(model, shown),
         "initial": [parts.number(of) for of in state_parts(said, replayed.initial, shown)],
         "parts": parts, "texts": said.texts,
     }
+
+
+def lane_of(e: Event) -> str:
+    """Return the lane of an event: its client's, or that of a node or its disk."""
+    return e.client if e.kind not in NODE_KINDS else f"{process_of(e)} disk" if e.kind == "disk" else process_of(e)
 
 
 def fields_of(model: Model, shown: list[int]) -> list:
@@ -117,6 +126,12 @@ def sent_at(events: list[Event], watched: Sequence[Watched]) -> dict[int, float]
     first: dict[int, float] = {}
     last: dict[str, int] = {}
     for number, e in enumerate(events):
+        if e.kind in NODE_KINDS:
+            if e.kind == "sent":
+                first[e.request] = number
+            elif e.kind == "received":
+                found[number] = first.get(e.request, number)
+            continue
         if e.request:
             if e.request not in first:
                 first[e.request] = place_of(events, issued.get(e.request), last.get(e.client, -1), number)
@@ -143,6 +158,13 @@ def pauses(events: list[Event], clients: list[str], watched: Sequence[Watched], 
     begun: dict[str, tuple[int, str]] = {}
     seen: set[int] = set()
     for number, e in enumerate(events):
+        if e.kind == "died":
+            begun[e.client] = number, "down"
+        elif e.kind == "started" and e.client in begun:
+            start, what = begun.pop(e.client)
+            yield [clients.index(e.client), start, number, e.t_ms - events[start].t_ms, what]
+        if e.kind in NODE_KINDS:
+            continue
         fresh = e.request and e.request not in seen
         if e.client in begun and (fresh or e.kind == "told"):
             start, what = begun.pop(e.client)

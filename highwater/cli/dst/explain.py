@@ -16,7 +16,6 @@ from highwater.dst.search.nearest import Search, nearest
 from highwater.dst.search.nearest import told as told_nearest
 from highwater.dst.sim.choose import Lenient
 from highwater.dst.simulate import Outcome, simulate
-from highwater.dst.world.faults import NONE
 from highwater.dst.world.store import refusals
 from highwater.gate.exits import of_kinds
 from highwater.traces.explain.causes import Cause
@@ -75,7 +74,7 @@ def given(outcome: Outcome, mutant: str | None) -> Run:
     the tape holds the fate of each request."""
     sites = {site.partition(".")[0] for site, *_ in outcome.tape}
     return Run(outcome.seed, outcome.scenario, mutant, outcome.strategy, None if "shape" in sites else outcome.shape,
-               None if "swarm" in sites else NONE)
+               None if "swarm" in sites else named(outcome.scenario).no_faults)
 
 
 def seen_in(outcome: Outcome, mutant: str | None) -> tuple[list[Watched], bool]:

@@ -105,7 +105,16 @@ function Page(run) {
   function drawRequest(number) {
     const row = rows[number], x = lanes.client(row.c), y = at.middle[number], from = at.at(row.sent), style = hue(row.c);
     const dim = run.story.length && !run.matters(number) && number !== cursor ? "dimmed" : "", parts = [];
-    if (row.kind === "applied") {
+    if (row.kind === "received") {
+      if (row.from !== undefined) parts.push(arrow(lanes.client(row.from), from, x, y, "", hue(row.from)));
+      parts.push(el("circle", {cx: x, cy: y, r: 3, fill: `var(--p${row.c % 8})`}));
+    } else if (["sent", "disk", "step", "started"].includes(row.kind)) {
+      parts.push(el("circle", {cx: x, cy: y, r: row.kind === "sent" ? 2 : 4, fill: row.ok ? `var(--p${row.c % 8})` : "var(--card)",
+        stroke: row.ok ? `var(--p${row.c % 8})` : "var(--bad)", "stroke-width": 1.6}));
+      if (row.befell.includes("lost")) parts.push(glyph(x + 9, y, "lost", "bad", "the message is lost"));
+    } else if (row.kind === "died") {
+      parts.push(glyph(x, y, "crash", "bad", row.answer));
+    } else if (row.kind === "applied") {
       parts.push(arrow(x, from, lanes.store - 4, y, row.late ? "late" : "", style));
       parts.push(el("circle", {cx: lanes.store, cy: y, r: row.op === "list" || row.op.startsWith("get") ? 3 : 4.5,
         fill: row.ok ? row.late ? "var(--bad)" : `var(--p${row.c % 8})` : "var(--card)", stroke: row.late ? "var(--bad)" : `var(--p${row.c % 8})`,
@@ -133,7 +142,7 @@ function Page(run) {
     const who = d.clients[row.c], reason = run.why.has(number) ? run.why.get(number).text : run.failing.has(number) ? d.error : "";
     const two = reason && at.height[number] >= 26;
     const room = Math.max(20, Math.floor((lanes.width - lanes.text - 7.6 * (row.model.length + who.length) - 30) / 6.4));
-    const answer = row.answer ? (row.kind === "applied" ? " → " : ": ") + short(row.answer) : "";
+    const answer = row.answer ? (["applied", "disk"].includes(row.kind) ? " → " : ": ") + short(row.answer) : "";
     const said = row.ask + answer, base = two ? y - 7.5 : y;
     return [
       el("text.number", {x: 4, y}, `${number}`),
@@ -154,7 +163,7 @@ function Page(run) {
       const kind = run.failing.has(number) ? "failing" : run.why.has(number) ? "mattered" : null;
       if (kind) seen.push(el(`rect.${kind}`, {x: 0, y: y - h / 2, width: lanes.width, height: h}));
     });
-    [[lanes.clock, ""], ...d.clients.map((_, c) => [lanes.client(c), hue(c)]), [lanes.store, ""]].forEach(([x, style]) =>
+    [[lanes.clock, ""], ...d.clients.map((_, c) => [lanes.client(c), hue(c)]), ...(d.store === false ? [] : [[lanes.store, ""]])].forEach(([x, style]) =>
       seen.push(line(x, Math.max(0, top), x, Math.min(at.end, bottom), "lane", style)));
     for (const [c, from, to, ms, what] of d.pauses) {
       const y1 = at.at(from), y2 = at.at(to), x = lanes.client(c), middle = Math.min(Math.max((y1 + y2) / 2, top + 60), bottom - 60);
@@ -178,12 +187,12 @@ function Page(run) {
     lanes = columns();
     at = run.layout(all, zoom, cursor);
     $("drawing").setAttribute("height", at.end);
-    $("lanes").replaceChildren(el("span.soft", {style: `left: ${lanes.clock - 38}px`}, "clock"),
+    $("lanes").replaceChildren(...[el("span.soft", {style: `left: ${lanes.clock - 38}px`}, "clock"),
       ...d.clients.map((name, c) => el("span.lane", {style: `left: ${lanes.client(c)}px; color: var(--p${c % 8})`, title: name},
         name.replace(/^(W)riter|^(C)ollector|^(R)eader/, lanes.client(1) - lanes.client(0) < 80 ? "$1$2$3" : "$&"))),
-      el("span.lane", {style: `left: ${lanes.store}px`}, "store"),
+      d.store !== false && el("span.lane", {style: `left: ${lanes.store}px`}, "store"),
       el("span.soft", {style: `left: ${lanes.text + 18}px`}, "request → reply"),
-      el("span.soft", {style: "right: 20px"}, "in the model"));
+      el("span.soft", {style: "right: 20px"}, "in the model")].filter(Boolean));
   }
 
   // --- the side: the event, and the state of the model after it
@@ -280,8 +289,9 @@ function Page(run) {
     $("story").replaceChildren(...d.story.map(([kind, words]) => el(`p.${kind}`, words)));
     const sample = (...nodes) => el("svg", {viewBox: "0 0 26 14", style: hue(0)}, nodes);
     const items = [
-      [sample(arrow(1, 2, 24, 12, "", hue(0))), "a request, sent and applied"],
-      [sample(arrow(24, 3, 2, 11, "back", hue(0))), "its response"],
+      d.store !== false && [sample(arrow(1, 2, 24, 12, "", hue(0))), "a request, sent and applied"],
+      d.store !== false && [sample(arrow(24, 3, 2, 11, "back", hue(0))), "its response"],
+      d.store === false && [sample(arrow(1, 2, 24, 12, "", hue(0))), "a message, sent and received"],
       rows.some(row => row.late) && [sample(arrow(1, 2, 24, 12, "late", hue(0))), "a zombie: applied after its client stopped waiting"],
       d.pauses.some(pause => pause[4] === "stall") && [sample(line(13, 0, 13, 14, "pause")), "the client stalls"],
       d.pauses.some(pause => pause[4] === "down") && [sample(line(13, 0, 13, 14, "pause.down")), "the client is down"],

@@ -109,6 +109,24 @@ def test_full_segments_are_followed_by_others_and_go_after_a_snapshot():
     assert FIRST not in disk.files and 0 < found.log.base_index <= 3 and last_index(found.log) == 6 and found.term == 1
 
 
+def test_a_cut_that_reached_behind_its_segment_is_read_without_the_segments_before():
+    """The newest segment begins after entry 6, and cuts the log after entry 1. Then a snapshot lets the older ones go."""
+    disk = CrashingDisk()
+    after = [b"deux", b"trois", b"quatre", b"cinq", b"six", b"sept"]
+
+    async def work():
+        log, _ = await open_log(disk, "n1", (0, 0), 200)
+        for saves in (*THREE, [batch(4, 2, *after, term=2)]):
+            await log.write(saves)
+        cut = next(number for number, index in reversed(log.segments) if index < 7)
+        await log.compact(6)
+        return cut, log.segments
+
+    cut, left = run(work())
+    assert left[0][0] == cut and left[0][1] > 1
+    assert opened(disk, (6, 2), 200).log == Log(2, 2, entries(2, *after[1:]))
+
+
 def test_a_new_segment_is_durable_before_it_is_used():
     disk = CrashingDisk()
     opened(disk)

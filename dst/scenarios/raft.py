@@ -1,0 +1,217 @@
+"""Simulate a group of nodes of impl/raft, and callers that propose and read, under faults of disks and network.
+
+traces/protocols/raft.py judges each step of each node, and dst/scenarios/replicated/properties.py all nodes at once. Callers
+run on the nodes' machines, and crash with them. They ask the leader, as far as their node knows it. Once the faults have
+stopped and all callers are done, every node that is left must have applied every acknowledged entry, once and in order.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from highwater.dst.actors import Actors, raise_anomalies, said_by
+from highwater.dst.scenario import BaseShape, Draw, Scenario, rarely
+from highwater.dst.scenarios.replicated.group import Group, group_of
+from highwater.dst.sim.kernel import Client
+from highwater.dst.world.machines import ended
+from highwater.dst.world.node_faults import HARDWARE
+from highwater.impl.errors import TaskCancelled
+from highwater.impl.node_world import DiskFailed, DiskFull, NodeWorld
+from highwater.impl.raft import core
+from highwater.impl.raft.faults import FolderRefused
+from highwater.impl.raft.machine import Command, Machine
+from highwater.impl.raft.node import Node, Options
+from highwater.impl.raft.state import Config
+from highwater.traces.event import Event
+from highwater.traces.histories.serial import anomalies
+from highwater.traces.protocols.raft import KEYS, Trace, constants, refiner, step_of
+from highwater.traces.protocols.raft_calls import CALLS
+from highwater.traces.refine import Failure, refiner_of
+
+TICK_MS, ELECTION_TICKS, HEARTBEAT_TICKS = 25, 6, 2
+ELECTION_MS = TICK_MS * ELECTION_TICKS
+CALL_MS = 400  # a caller waits so long
+DISK_LIMIT_MS = 300
+NEVER = 1 << 40
+
+
+@dataclass(frozen=True)
+class Shape(BaseShape):
+    """The size of a run, drawn from its seed unless given."""
+
+    servers: int = 3
+    proposals: int = 4  # of the callers of each server
+    callers: int = 1  # of each server
+    readers: int = 1  # of each server
+    segment_bytes: int = 600
+    snapshot_entries: int = 0  # applied between two snapshots; 0: none is made
+    hardware: str = "usual"  # name of a Hardware in dst/world/node_faults.py
+    pause_ms: int = 60  # between two operations of a caller, at most
+
+
+MOST = {"servers": 5, "proposals": 12, "callers": 3, "readers": 3}
+MOST_READS = 40  # of a reader in one life of its server
+
+
+def draw_shape(of: Draw) -> Shape:
+    return Shape.drawn(of, servers=(3, 3, 3, 5), proposals=(3, 2, 5), callers=(1, 2), readers=(1, 0, 2),
+                       segment_bytes=(600, 200, 100_000), snapshot_entries=(0, 0, 4),
+                       hardware=("usual", "usual", "slow network", "slow disks"), pause_ms=(60, 1, 200), chaos=(30, 60, 10))
+
+
+def length(shape: Shape) -> int:
+    return shape.servers * (60 + 30 * shape.proposals)
+
+
+def trace_of(shape: Shape) -> Trace:
+    return Trace(refiner_of(refiner, constants(shape.servers)), KEYS, shape.skew_ms)
+
+
+def applied(value: tuple[bytes, ...], command: Command) -> tuple[tuple[bytes, ...], None]:
+    return (*value, command.body), None
+
+
+MACHINE = Machine((), applied, b"\n".join, lambda data: tuple(data.split(b"\n")) if data else ())
+
+
+class Impl(NamedTuple):
+    """The parts of a node that mutants replace."""
+
+    node: type[Node] = Node
+    step: core.Step = core.step
+
+
+def production(world: Any, shape: Shape, number: int) -> Impl:
+    return Impl()
+
+
+def options_of(shape: Shape) -> Options:
+    config = Config(election_ticks=ELECTION_TICKS, heartbeat_ticks=HEARTBEAT_TICKS)
+    return Options(config, TICK_MS, DISK_LIMIT_MS, read_retry_ms=150, snapshot_entries=shape.snapshot_entries or NEVER,
+                   keep_entries=2, segment_bytes=shape.segment_bytes, chunk_bytes=60, fetch_retry_ms=60)
+
+
+async def server(actors: Actors, client: Client, world: NodeWorld, number: int) -> None:
+    """Open a node, serve its callers, and close it when the work of all is done. After an error of its disk the process ends.
+    """
+    group, shape = group_of(actors), actors.shape
+    if group.over:
+        return
+    impl = actors.build(world, shape, number)
+    group.busy[client.name] = 0
+    try:
+        node = await impl.node.open(world, client.name, group.names, MACHINE, options_of(shape),
+                                    group.recorded(client, impl.step))
+    except (DiskFailed, DiskFull):
+        await ended(group.machines, client)
+        return
+    except FolderRefused as error:
+        raise Failure("safety", f"raft:{type(error).__name__}", f"{client.name} does not start: {error}") from None
+    group.opened(client.name, node)
+    callers = [world.clock.spawn(caller(actors, client, world, f"{number}.{n}"), f"caller{n}") for n in range(shape.callers)]
+    callers += [world.clock.spawn(reader(actors, client, world, n), f"reader{n}") for n in range(shape.readers)]
+    while not group.is_done():
+        await world.clock.sleep_ms(TICK_MS)
+        if node.stopped:
+            await ended(group.machines, client)
+    for task in callers:
+        task.cancel()
+        try:
+            await task
+        except TaskCancelled:
+            pass
+    await node.close()
+
+
+async def caller(actors: Actors, client: Client, world: NodeWorld, name: str) -> None:
+    """Propose entries one after another, at the leader as far as the own node knows it, or now and then at another node."""
+    group = group_of(actors)
+    me = Client(f"{client.name}/caller{name.partition('.')[2]}", of=client)
+    group.busy[client.name] += 1
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        actors.named[me.name] += 1
+        update = f"{name}.{actors.named[me.name]}"
+        while True:
+            actors.begin(me, update)
+            call = asked(actors, me, group, group.open[client.name][0].state.leader).propose(update.encode())
+            said = await said_by(CALLS, "propose", world.clock.timeout(CALL_MS, actors.in_time(me, call)),
+                                 index=lambda done: str(done.index))
+            actors.end(me, said.told, keys=said.keys)
+            await actors.pause(me, world)
+            if said.told != "failed":
+                break
+            await world.clock.sleep_ms(ELECTION_MS // 4)
+    group.busy[client.name] -= 1
+
+
+async def reader(actors: Actors, client: Client, world: NodeWorld, number: int) -> None:
+    """Read while the callers of the same server propose, at the own node or now and then at another one."""
+    group = group_of(actors)
+    me = Client(f"{client.name}/reader{number}", of=client)
+    for _ in range(MOST_READS):
+        await actors.pause(me, world)
+        if not group.busy[client.name]:
+            return
+        actors.begin(me)
+        call = asked(actors, me, group, client.name).read()
+        said = await said_by(CALLS, "read", world.clock.timeout(CALL_MS, actors.in_time(me, call)))
+        seen = tuple(body.decode() for body in said.value) if said.told == "read" else ()
+        actors.end(me, said.told, body=" ".join(seen).encode(), seen=seen, keys=said.keys)
+        if said.told != "read":
+            await world.clock.sleep_ms(TICK_MS)
+
+
+def asked(actors: Actors, me: Client, group: Group, usual: str) -> Node:
+    """Return the node that a caller asks: the usual one, or now and then another one that is up."""
+    assert me.of is not None
+    own = group.open[me.of.name][0]  # a caller crashes with its node
+    which = actors.choose(me.sites["asks"], 3 * len(group.names))
+    return group.node(group.names[which - 1] if 0 < which <= len(group.names) else usual) or own
+
+
+def final_check(actors: Actors, events: list[Event]) -> None:
+    """Check that the group agrees with its callers: every acknowledged entry is there, once, and reads saw what they must."""
+    group = group_of(actors)
+    raise_anomalies(anomalies(actors.history(), [body.decode() for body in group.final]))
+
+
+def moments_of(events: list[Event], shape: Shape) -> set[str]:
+    found, terms = set(), set()
+    for e in events:
+        if e.kind == "step":
+            step = step_of(e.body)
+            if step.role == "leader":
+                terms.add(step.term)
+            if step.save and step.save.terms and step.save.first <= step.last - len(step.save.terms):
+                found.add("entries overwritten")
+            if step.found and step.found[3]:
+                found.add("restart with a log")
+        elif e.kind == "died" and e.keys:
+            found.add("unsynced bytes lost")
+    return found | ({"several leaders"} if len(terms) > 1 else set())
+
+
+SCENARIO = Scenario(
+    stem="raft",
+    shape=Shape,
+    draw_shape=draw_shape,
+    roles={"Server": ("servers", "proposals")},
+    most=MOST,
+    mildest=Shape(pause_ms=1, readers=0, audit=False),
+    tiny=Shape(servers=3, proposals=1, readers=0, pause_ms=1, audit=False),
+    length=length,
+    production=production,
+    work={"Server": server},
+    audit=(),
+    trace_of=trace_of,
+    final_check=final_check,
+    told=("committed", "failed", "unknown", "read", "not read"),
+    waits_ms=lambda shape: (shape.pause_ms, ELECTION_MS, DISK_LIMIT_MS),
+    moments=("several leaders", "restart with a log", "unsynced bytes lost"),
+    moments_of=moments_of,
+    nodes=("Server",),
+    hardware=lambda shape: HARDWARE[shape.hardware],
+    rare=rarely(),
+    may_retire=lambda shape: (shape.servers - 1) // 2,
+    cost={},
+)

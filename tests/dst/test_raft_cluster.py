@@ -1,0 +1,118 @@
+"""The simulated Raft group: what its judges see, each by itself, and that a failing run is replayed and shrunk."""
+
+from collections import Counter
+
+import pytest
+
+from highwater.dst.mutants.raft import BUILDS
+from highwater.dst.run_spec import Run
+from highwater.dst.scenarios.raft import SCENARIO, Shape
+from highwater.dst.search.shrink import shrink
+from highwater.dst.simulate import Outcome, simulate
+from highwater.dst.world.node_faults import NodeWeights
+from highwater.traces.event import Event, digest
+from highwater.traces.protocols.raft import Save, Step, body_of, step_of
+from highwater.traces.refine import Failure
+
+
+def found(weights: NodeWeights) -> Counter:
+    return Counter(simulate(Run(seed, "raft", weights=weights), by_model=False).signature for seed in range(12))
+
+
+@pytest.mark.parametrize("mutant, signatures", [
+    ("half_elects", {"safety:R1"}), ("voted_twice", {"safety:R1"}), ("log_not_compared", {"safety:R3"}),
+    ("cuts_what_agrees", {"safety:R3", "safety:R4", "safety:R5"}), ("folder_unsynced", {"safety:R5"}),
+    ("log_unsynced", {"safety:R5"}), ("half_commits", {"safety:R5"})])
+def test_the_properties_over_all_nodes_need_no_model(mutant, signatures):
+    build = BUILDS[mutant][1]
+    runs = (simulate(Run(seed, "raft"), build, by_model=False) for seed in range(100))
+    assert any(outcome.signature in signatures for outcome in runs)
+
+
+def test_a_sync_that_lies_breaks_what_is_committed_is_durable():
+    lies = NodeWeights()._replace(lie=100)
+    assert found(lies)["safety:R5"] and found(lies._replace(lie=0)) == Counter({"": 12})
+
+
+def run(seed: int = 0, **shape: object) -> Outcome:
+    outcome = simulate(Run(seed, "raft", shape=Shape(**shape)))
+    assert not outcome.kind, outcome.message
+    return outcome
+
+
+def judged(outcome: Outcome, events: list[Event]) -> str:
+    trace = SCENARIO.trace_of(outcome.shape)
+    try:
+        for e in events:
+            trace.observe(e)
+    except Failure as failure:
+        return failure.signature
+    return ""
+
+
+def changes(step: Step) -> list[tuple[str, Step]]:
+    """Return other steps, each with what is wrong with it."""
+    found = [("a term", step._replace(term=step.term + 1))] if step.role == "leader" else []
+    if step.commit:
+        found.append(("a commit", step._replace(commit=step.commit + 50)))
+    if step.acked:
+        found.append(("an acknowledgement", step._replace(acked=step.acked + 1)))
+    if step.save and step.save.terms:
+        found.append(("an entry", step._replace(save=step.save._replace(terms=(*step.save.terms[:-1], 99)))))
+    if step.save and step.save.vote:
+        found.append(("a vote", step._replace(save=step.save._replace(vote="Server#9"))))
+    if step.found and step.found[3]:
+        term, vote, base, terms = step.found
+        found.append(("what was found", step._replace(found=(term, vote, base, terms[:-1]))))
+    return found
+
+
+def test_a_changed_step_is_refused():
+    """Some changes are steps of another run. So each kind must be refused most of the time, and none be taken for good."""
+    tried, refused = Counter(), Counter()
+    for seed in range(3):
+        outcome = run(seed, proposals=3)
+        assert judged(outcome, outcome.events) == ""
+        for at, e in enumerate(outcome.events):
+            for what, step in changes(step_of(e.body)) if e.kind == "step" else ():
+                if what == "a commit" and step.role != "leader":
+                    continue  # a follower may know of a commit before its disk has the entry
+                changed = e._replace(body=body_of(step))
+                tried[what] += 1
+                refused[what] += judged(outcome, [*outcome.events[:at], changed, *outcome.events[at + 1:]]) != ""
+    assert {"a term", "a commit", "an acknowledgement", "an entry", "a vote"} <= tried.keys()
+    assert all(refused[what] > 0.6 * tried[what] for what in tried), (tried, refused)
+
+
+def test_a_missing_step_is_refused_and_a_message_that_nobody_sent():
+    outcome = run(1, proposals=3)
+    events = outcome.events
+    at = next(at for at, e in enumerate(events) if e.kind == "step" and step_of(e.body).role == "leader")
+    assert judged(outcome, [*events[:at], *events[at + 1:]]).startswith("refinement:Server.")
+    received = {e.request for e in events if e.kind == "received"}
+    sent = next(at for at, e in enumerate(events) if e.kind == "sent" and e.request in received)
+    assert judged(outcome, [*events[:sent], *events[sent + 1:]]) == "refinement:message"
+    assert judged(outcome, [events[0]._replace(t_ms=events[-1].t_ms + 1), *events[1:]]) == "refinement:order"
+    assert judged(outcome, [events[0]._replace(kind="applied")]) == "refinement:form"
+
+
+def test_the_body_of_a_step_is_read_as_it_was_written():
+    for step in (Step("leader", 3, 2, 7, Save(4, 3, "Server#1", 5, (2, 3), (4, 1)), 2, 5, None),
+                 Step("follower", 0, 0, 0, None, 0, 0, (0, "", (0, 0), ()))):
+        assert step_of(body_of(step)) == step
+    with pytest.raises((ValueError, TypeError)):
+        step_of(b'{"roll":"leader"}')
+
+
+def test_a_failing_run_is_replayed_from_its_tape_and_shrunk():
+    build = BUILDS["acknowledged_early"][1]
+    outcome = next(of for of in (simulate(Run(seed, "raft"), build, by_model=False) for seed in range(300)) if of.kind)
+    again = simulate(Run(outcome.seed, "raft"), build, outcome.tape, by_model=False)
+    assert (again.digest, again.signature) == (outcome.digest, outcome.signature) and digest(again.events) == outcome.digest
+    with_model = next(of for of in (simulate(Run(seed, "raft"), build) for seed in range(20)) if of.kind)
+    small = shrink(with_model, build, budget=60)
+    assert small.outcome.signature == with_model.signature
+    assert small.outcome.requests < with_model.requests
+    repeated = simulate(Run(with_model.seed, "raft", None, small.outcome.strategy, small.shape, small.weights), build,
+                        small.outcome.tape)
+    assert repeated.digest == small.outcome.digest

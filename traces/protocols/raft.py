@@ -1,0 +1,280 @@
+"""Map the steps of Raft servers to the actions of model/protocols/raft.py.
+
+A `step` event is one pure step of a server (impl/raft/core.py): its input, what it asked to make durable, what became durable,
+its role, term and commit index. The model acts when something is durable, so a step is 0 to n actions:
+
+    what became durable, save by save    Timeout, Grant or SeeTerm for term and vote; Accept for entries
+    it leads now                         BecomeLeader
+    a leader asks to make entries durable    Propose before its own sync, for each
+    it tells the leader how far its log agrees    Accept
+    its commit index rose                AdvanceCommit at the leader, LearnCommit at others
+    it starts again                      what a save under way had left on the disk, and Restart
+
+After each the model's server must have the same term, vote and log as the server's disk. Messages and operations of disks are
+no steps; a message that arrives must have been sent.
+"""
+
+import json
+from functools import lru_cache
+from typing import NamedTuple
+
+from highwater.model.core import Model
+from highwater.model.protocols import raft
+from highwater.model.protocols.raft import Constants, Log, acked, led
+from highwater.traces.calls import CALL, outside, untrue
+from highwater.traces.event import Event
+from highwater.traces.form import Keys
+from highwater.traces.protocols.raft_calls import CALLS, JUDGES
+from highwater.traces.refine import Match, Refiner
+from highwater.traces.trace import Trace as Base
+
+KEYS = Keys("", listed=("",))  # a disk's files may have any name
+LEADER = "leader"
+
+
+class Save(NamedTuple):
+    """What a step asked to make durable: term, vote, and a log that has these terms from index `first` on."""
+
+    number: int
+    term: int
+    vote: str
+    first: int
+    terms: tuple[int, ...]
+    base: tuple[int, int] | None = None  # the log begins anew after this entry of a snapshot: (index, term)
+
+
+class Disk(NamedTuple):
+    """What a server's disk has: the term, the vote, and the terms of its entries. A log that begins later has the base's term
+    in the place of all before."""
+
+    term: int
+    vote: str
+    log: Log
+
+
+class Step(NamedTuple):
+    """The body of a `step` event."""
+
+    role: str
+    term: int
+    commit: int
+    last: int  # index of the last entry of the log in memory
+    save: Save | None
+    synced: int  # number of the latest save that this step takes for durable; 0: none became durable
+    acked: int  # up to which index it told the leader of its term that their logs agree; 0: it told nothing
+    found: tuple[int, str, tuple[int, int], tuple[int, ...]] | None  # a restart: term, vote, base, terms
+
+
+def body_of(step: Step) -> bytes:
+    """Write the body of a `step` event. What is empty is left out."""
+    return json.dumps({name: value for name, value in step._asdict().items() if value}, separators=(",", ":")).encode()
+
+
+@lru_cache(50_000)
+def step_of(body: bytes) -> Step:
+    """Read the body of a `step` event. Raises ValueError or TypeError for any other."""
+    said = json.loads(body)
+    save, found = said.pop("save", None), said.pop("found", None)
+    if save is not None:
+        number, term, vote, first, terms, base = save
+        save = Save(number, term, vote, first, tuple(terms), base and tuple(base))
+    if found is not None:
+        term, vote, base, terms = found
+        found = term, vote, tuple(base), tuple(terms)
+    return NOTHING._replace(**said, save=save, found=found)
+
+
+NOTHING = Step("", 0, 0, 0, None, 0, 0, None)
+
+
+def constants(servers: int) -> Constants:
+    """Return the constants of the model that traces of so many servers refine: without bounds."""
+    return Constants(SERVERS=servers, CANDIDATES=None, MAX_TERM=None, MAX_LOG=None, AHEAD=None, LEARNED=None, SEEN=None,
+                     RESTARTS=None)
+
+
+def refiner(c: Constants) -> Refiner:
+    of: Model = raft.model(c)
+    return Refiner(of)
+
+
+class Trace(Base):
+    """Refines the trace of a Raft group."""
+
+    calls, claims = CALLS, JUDGES
+    writer = "Server"
+
+    def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
+        super().__init__(refiner, namespace, skew_ms)
+        self.waiting: dict[str, list[Save]] = {}  # server -> its saves that it does not take for durable yet
+        self.role: dict[str, tuple[str, int]] = {}  # server -> role and term after its latest step
+        self.commit: dict[str, int] = {}  # server -> its commit index
+        self.under_way: dict[int, tuple[str, str]] = {}  # message -> sender and receiver
+
+    def observe(self, e: Event) -> None:
+        """Check the next event. Raises Failure."""
+        self.events.append(e)
+        try:
+            self._take(e)
+        except self.alien as error:
+            raise self._alien(error) from error
+
+    def _take(self, e: Event) -> None:
+        if e.t_ms < self.now_ms:
+            raise self._refused("order", f"at {e.t_ms} ms, after what was at {self.now_ms} ms")
+        self.now_ms, kind = e.t_ms, e.kind
+        if kind == "step":
+            self._steps(e.client, step_of(e.body))
+        elif kind == "sent":
+            self.under_way[e.request] = e.client, e.key
+        elif kind == "received":
+            if self.under_way.get(e.request) != (e.key, e.client):
+                raise self._refused("message", f"{e.client} received message {e.request} of {e.key}, which nobody sent to it")
+        elif kind == "told":
+            self._told(e)
+        elif kind not in ("disk", "started", "died"):
+            raise self._refused("form", f"there is no {e.op!r} that is {kind!r}")
+
+    # --- a step of a server
+
+    def _steps(self, me: str, step: Step) -> None:
+        saves = self.waiting.setdefault(me, [])
+        if step.found is not None:
+            self._restarts(me, step)
+        if step.synced:
+            while saves and saves[0].number <= step.synced:
+                self._becomes_durable(me, saves.pop(0))
+        role, term = self.role.get(me, ("", 0))
+        if step.role == LEADER and (role, term) != (LEADER, step.term):
+            self._do(me, "BecomeLeader", ())
+        if step.save is not None:
+            saves.append(step.save)
+            if step.role == LEADER:
+                for _ in step.save.terms:
+                    self._do(me, "Propose", (False,))
+        if step.acked:
+            self._accepts(me, step.term, step.acked)
+        self.role[me] = step.role, step.term
+        if step.role == LEADER:
+            self._leads(me, step)
+        else:
+            self.commit[me] = max(step.commit, self.commit.get(me, 0))
+            self._learns(me)
+
+    def _leads(self, me: str, step: Step) -> None:
+        s, w = self.refiner.shared(), self.refiner.local(me)
+        if w.pc != "Leader" or w.term != step.term or len(led(s, w.term)) != step.last:
+            raise self._refused("Server.leader", f"{me} leads term {step.term} with {step.last} entries, and in the model it "
+                                f"is {w} with {len(led(s, w.term)) if w.pc == 'Leader' else 0}")
+        if step.commit > w.commit:
+            own = step.commit > self.commit.get(me, 0)
+            self._do(me, "AdvanceCommit" if own else "LearnCommit", (step.commit,))
+        self.commit[me] = step.commit
+
+    def _learns(self, me: str) -> None:
+        """Learn of commits as far as the durable log reaches and stays: the server may know of more."""
+        durable = len(self.refiner.shared().logs[self.refiner.index[me]])
+        n = min(self.commit.get(me, 0), durable, *[0 if save.base else save.first - 1 for save in self.waiting[me]])
+        if n > self.refiner.local(me).commit:
+            self._do(me, "LearnCommit", (n,))
+
+    # --- what becomes durable
+
+    def _disk(self, me: str) -> Disk:
+        """Return what the server's disk has, by the model."""
+        w, number = self.refiner.local(me), self.refiner.index[me]
+        return Disk(w.term, "" if w.vote is None else f"Server#{w.vote}", self.refiner.shared().logs[number])
+
+    def _becomes_durable(self, me: str, save: Save) -> None:
+        before = self._disk(me)
+        self._takes_term(me, before, save)
+        if save.terms or save.base:
+            self._accepts(me, save.term, save.first - 1 + len(save.terms))
+        self._agrees(me, after(before, save, len(save.terms)), save.base[0] if save.base else 0)
+
+    def _takes_term(self, me: str, before: Disk, save: Save) -> None:
+        if save.term > before.term and save.vote == me:
+            if save.term > before.term + 1:
+                self._do(me, "SeeTerm", (save.term - 1,))
+            self._do(me, "Timeout", ())
+        elif save.vote and (save.term, save.vote) != (before.term, before.vote):
+            self._do(me, "Grant", (save.term, self.refiner.index[save.vote]))
+        elif save.term > before.term and not (save.terms or save.base):
+            self._do(me, "SeeTerm", (save.term,))
+
+    def _accepts(self, me: str, term: int, n: int) -> None:
+        """Take a server's log to agree with that of the leader of a term up to index `n`."""
+        if n > acked(self.refiner.shared(), term, self.refiner.index[me]):
+            self._do(me, "Accept", (term, n))
+
+    def _agrees(self, me: str, disk: Disk, base: int = 0) -> None:
+        found = self._disk(me)
+        if not same(found, disk, base):
+            raise self._refused("Server.disk", f"{me} has {disk} on its disk, and in the model {found}")
+
+    # --- a restart
+
+    def _restarts(self, me: str, step: Step) -> None:
+        """Start a server with what it found: what was durable, and some of the saves that were under way."""
+        assert step.found is not None
+        term, vote, (base, base_term), terms = step.found
+        disk, saves, found = self._disk(me), self.waiting[me], Disk(term, vote, (*(base_term,) * base, *terms))
+        for save in saves:
+            if same(disk, found, base):
+                break
+            part = next((n for n in range(len(save.terms) + 1) if same(after(disk, save, n), found, base)), None)
+            if part is not None:
+                self._partly(me, save, part)
+                break
+            disk = after(disk, save, len(save.terms))
+            self._becomes_durable(me, save)
+        saves.clear()
+        if len(self._disk(me).log) < base:
+            self._accepts(me, max(t for t, _, log in self.refiner.shared().leaders if t <= term and len(log) >= base), base)
+        self._agrees(me, found, base)
+        self._do(me, "Restart", (len(found.log),))
+        self.role[me], self.commit[me] = (step.role, step.term), 0
+
+    def _partly(self, me: str, save: Save, entries: int) -> None:
+        """Take a save of which the disk has the term, the vote and some entries."""
+        self._takes_term(me, self._disk(me), save._replace(terms=save.terms[:entries]))
+        if entries:
+            self._accepts(me, save.term, save.first - 1 + entries)
+
+    # --- one action
+
+    def _do(self, me: str, action: str, choices: tuple) -> None:
+        self.refiner.event(me, (0, 0, me, action, choices), matched)
+
+    # --- responses to callers
+
+    def _told(self, e: Event) -> None:
+        if not e.keys:
+            return
+        if why := outside(self.calls, e):
+            raise untrue(self, e, e.keys[1], why)
+        claims, asked = e.keys[len(CALL):], self.calls[e.keys[0]][e.keys[1]].claims
+        if len(claims) != len(asked) or not all(map(str.startswith, claims, asked)):
+            raise untrue(self, e, e.keys[1], f"by the table of calls its claims are {', '.join(asked) or 'none'}")
+        for claim in claims:
+            name, _, value = claim.partition("=")
+            if why := self.claims[name](self, e, value):
+                raise untrue(self, e, name, why)
+
+
+def matched(event: tuple) -> Match:
+    _, _, me, action, choices = event
+    return Match(me, (action,), choices)
+
+
+def after(disk: Disk, save: Save, entries: int) -> Disk:
+    """Return what a disk has after a save with its first `entries` entries."""
+    log = disk.log[:save.first - 1] if save.base is None else (save.base[1],) * save.base[0]
+    kept = disk.log if not (entries or save.terms or save.base) else (*log, *save.terms[:entries])
+    return Disk(save.term, save.vote, kept)
+
+
+def same(one: Disk, other: Disk, base: int) -> bool:
+    """Tell whether two disks have the same, as far as their logs go on from the last entry of a snapshot at index `base`."""
+    return one == other or (base > 0 and one[:2] == other[:2] and len(one.log) == len(other.log)
+                            and one.log[base - 1:] == other.log[base - 1:])

@@ -1,0 +1,39 @@
+"""The answers that each call of impl/raft/node.py may give, and what is true then."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from highwater.traces.calls import NONE, Calls, Claim, definite, indefinite, returns
+from highwater.traces.event import Event
+
+ELSEWHERE = "ask the leader, or another node"
+CALLS: Calls = {
+    "propose": {
+        "Done": returns("committed", "the entry is committed and applied once, at the index that the answer tells", "index"),
+        "NotLeader": definite("failed", ELSEWHERE),
+        "TooLarge": definite("failed", "the entry is larger than the group takes"),
+        "QueueFull": definite("failed", "too many entries wait: call again later"),
+        "NotRunning": definite("failed", "the node had stopped, and proposed nothing: " + ELSEWHERE),
+        "LeadershipLost": indefinite("unknown", "a later leader commits the entry, or never does: read, to know"),
+        "NodeStopped": indefinite("unknown", "the node stopped meanwhile: read, to know"),
+        "TimedOut": indefinite("unknown", "the caller's time was over: read, to know"),
+    },
+    "read": {
+        "tuple": returns("read", "it has every entry that was reported before the call", update=NONE),
+        "NotLeader": definite("not read", "no leader is known, or it has changed: call again", NONE),
+        "NotRunning": definite("not read", "the node had stopped: " + ELSEWHERE, NONE),
+        "NodeStopped": indefinite("not read", "the node stopped meanwhile: " + ELSEWHERE, NONE),
+        "TimedOut": indefinite("not read", "the caller's time was over: call again", NONE),
+    },
+}
+
+
+def right_index(trace: Any, e: Event, value: str) -> str:
+    """Some leader has committed an entry at the index that the answer tells."""
+    index = int(value)
+    upto = max((n for _, n in trace.refiner.shared().commits), default=0)
+    return "" if 0 < index <= upto else f"in the model {upto} entries are committed"
+
+
+JUDGES: Mapping[str, Claim] = MappingProxyType({"index": right_index})
