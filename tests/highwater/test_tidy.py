@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 OURS = {"specs", "model", "impl", "traces", "dst", "highwater", "bench"}
 SEAM = {"impl.errors", "impl.layout", "impl.world"}
-REFINEMENT = {"traces.calls", "traces.contents", "traces.event", "traces.evidence", "traces.form", "traces.options", "traces.reads", "traces.refine",
+REFINEMENT = {"traces.calls", "traces.contents", "traces.event", "traces.evidence", "traces.form", "traces.options",
+              "traces.reads", "traces.refine",
               "traces.follow", "traces.store", "traces.trace"}
 SIMULATION = {"dst.actors", "dst.bundle", "dst.run_spec", "dst.scenario", "dst.scenarios", "dst.sim", "dst.simulate",
               "dst.verdict", "dst.version", "dst.world", "dst.zoo"}
