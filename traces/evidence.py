@@ -38,7 +38,7 @@ NONE: frozenset[str] = frozenset()
 
 
 class Heard(NamedTuple):
-    """What a client has heard of one sequence in this call."""
+    """The knowledge of one sequence that a client has from this call."""
 
     shown: int = -1  # the largest id on the pages of the listing so far; 0: none; -1: it has listed nothing
     latest: int = -1  # the same, once the listing is complete
@@ -52,7 +52,7 @@ NOTHING = Heard()
 
 
 class Client(NamedTuple):
-    """What a client was shown in this call."""
+    """The responses of this call that a client has received."""
 
     heard: tuple[Heard, ...]  # one for each sequence
     page: tuple[str, str] = ("", "")  # the prefix and the last key of a page after which the listing goes on

@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 OURS = {"specs", "model", "impl", "traces", "dst", "highwater", "bench"}
 SEAM = {"impl.errors", "impl.layout", "impl.world"}
 NODE_SEAM = {"impl.errors", "impl.node_world", "impl.world"}
-REFINEMENT = {"traces.calls", "traces.event", "traces.form", "traces.options", "traces.reads", "traces.refine", "traces.follow",
-              "traces.store", "traces.trace"}
+REFINEMENT = {"traces.calls", "traces.contents", "traces.event", "traces.evidence", "traces.form", "traces.options",
+              "traces.reads", "traces.refine", "traces.follow", "traces.store", "traces.trace"}
 SIMULATION = {"dst.actors", "dst.bundle", "dst.run_spec", "dst.scenario", "dst.scenarios", "dst.sim", "dst.simulate",
               "dst.verdict", "dst.version", "dst.world", "dst.zoo"}
 BELOW = {"specs", "model", "impl", "traces", "dst"}
@@ -41,7 +41,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "impl/kv": ({*SEAM, "impl.codecs", "impl.protocols"}, set()),
     "impl/stores": ({*SEAM, *NODE_SEAM, "impl.index.kv", "impl.protocols.boundary_object"},
                     {"boto3", "botocore", "lmdb", "ulid"}),
-    "traces": ({*REFINEMENT, "model.core", "model.explore.tabulated", "impl.layout"}, set()),
+    "traces": ({*REFINEMENT, "model.core", "model.explore.tabulated", "impl.layout", "impl.codecs"}, set()),
     "traces/protocols": ({*REFINEMENT, "model.core", "model.protocols", "model.explore.tabulated", "impl.layout", "impl.errors",
                           "impl.codecs", "traces.recorded"}, set()),
     "traces/histories": ({"traces.event", "impl.layout", "impl.codecs", "impl.db", "impl.manifests"}, set()),
@@ -49,7 +49,8 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "traces/recorded/systems": ({"traces.recorded", "model.abstract", "impl.layout", "impl.errors", "impl.codecs"}, set()),
     "traces/explain": ({*REFINEMENT, "model.core", "model.guards"}, set()),
     "traces/damage": (REFINEMENT, set()),
-    "traces/damage/protocols": ({*REFINEMENT, "impl.layout", "impl.codecs", "traces.histories", "traces.damage"}, set()),
+    "traces/damage/protocols": ({*REFINEMENT, "impl.layout", "impl.codecs", "traces.histories", "traces.damage",
+                                  "traces.protocols"}, set()),
     "dst": ({"dst", "impl.errors", "impl.layout", "impl.stores.memory", "impl.world", "traces"}, set()),
     "dst/sim": ({"dst.run_spec", "dst.simulate", "dst.scenarios", "dst.world.node_faults"}, {"hypothesis"}),
     "dst/world": ({"dst.sim", "impl.codecs", "impl.errors", "impl.node_world", "impl.stores.keys", "impl.stores.ranges",
