@@ -257,7 +257,8 @@ SAFEGUARDS = {"WAIT_APPLIED", "RECHECK", "ROUND", "FRESH", "NOOP", "SAME_TERM"}
 SAFEGUARDS_OFF = tuple({name: False} for name in m.Constants._fields if name in SAFEGUARDS)
 SYSTEMS = {"": {}}  # that are proved
 # Instances for the tie that together take every action but Wait.
-INSTANCES = ({"RESTORES": 1, "MAX_TERM": 1}, {"SERVERS": 2}, {"MAX_TERM": 1, "SERVERS": 2, "MAX_LOG": 2}, {})
+INSTANCES: tuple[dict[str, Any], ...] = (
+    {"RESTORES": 1, "MAX_TERM": 1}, {"SERVERS": 2}, {"MAX_TERM": 1, "SERVERS": 2, "MAX_LOG": 2}, {})
 NEAREST, UNTAKEN = 1_000, frozenset({"Server.Wait"})
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
 WALKED = {"CANDIDATES": 3, "ASKED": 3, "MAX_TERM": 4, "MAX_LOG": 3, "RESTORES": 2}

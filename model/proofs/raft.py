@@ -444,11 +444,11 @@ def read(role: str, value: Any) -> Tables:
     if role:
         return tables | {"vote": frozenset() if value.vote is None else frozenset({value.vote})}
 
-    def entries(logs: dict[tuple, m.Log]) -> dict:
+    def entries(logs: dict[tuple[int, ...], m.Log]) -> dict:
         return defaultdict(int, {(*key, i): of for key, log in logs.items() for i, of in enumerate(log, 1)})
 
-    def sizes(logs: dict[tuple, m.Log]) -> dict:
-        return defaultdict(int, {key if len(key) > 1 else key[0]: len(log) for key, log in logs.items()})
+    def sizes(logs: dict[tuple[int, ...], m.Log]) -> dict:
+        return defaultdict(int, {key[0] if len(key) == 1 else key: len(log) for key, log in logs.items()})
 
     stood = {(t, who): log for t, who, log in sorted(value.cands)}
     led = {(t,): log for t, _, log in value.leaders}
@@ -498,7 +498,7 @@ SAFEGUARDS = {"VOTE_ONCE", "UP_TO_DATE", "MAJORITY", "PREV_MATCH", "OWN_TERM", "
 SAFEGUARDS_OFF = tuple({name: False} for name in m.Constants._fields if name in SAFEGUARDS)
 SYSTEMS = {"": {}}  # that are proved
 # Instances for the tie that together take every action.
-INSTANCES = (
+INSTANCES: tuple[dict[str, Any], ...] = (
     {}, {"AHEAD": 1, "CANDIDATES": 1}, {"LEARNED": 1, "CANDIDATES": 1, "MAX_TERM": 1}, {"SEEN": 1, "MAX_LOG": 0},
     {"RESTARTS": 1, "CANDIDATES": 1, "MAX_TERM": 1},
 )

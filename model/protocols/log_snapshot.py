@@ -15,7 +15,7 @@ A write or a sync may fail, or return too late. Then nobody knows whether the en
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from highwater.model.core import Model
+from highwater.model.core import Model, Property
 from highwater.model.parts import MANY, all_but, below, clients, one_more, store
 
 
@@ -248,7 +248,7 @@ ALWAYS = {
     "AckedIsKept": (None, acked_is_kept),
     "RefusedIsNotApplied": (None, refused_is_not_applied),
 }
-SOMETIMES = {
+SOMETIMES: dict[str, Property] = {
     "LogIsCut": (None, log_is_cut),
     "SnapshotIsNeeded": (None, snapshot_is_needed),
     "UnknownIsDecided": (None, unknown_is_decided),
