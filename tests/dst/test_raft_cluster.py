@@ -55,8 +55,8 @@ def changes(step: Step) -> list[tuple[str, Step]]:
     found = [("a term", step._replace(term=step.term + 1))] if step.role == "leader" else []
     if step.commit:
         found.append(("a commit", step._replace(commit=step.commit + 50)))
-    if step.acked:
-        found.append(("an acknowledgement", step._replace(acked=step.acked + 1)))
+    if step.agreed:
+        found.append(("an acknowledgement", step._replace(agreed=step.agreed + 1)))
     if step.save and step.save.terms:
         found.append(("an entry", step._replace(save=step.save._replace(terms=(*step.save.terms[:-1], 99)))))
     if step.save and step.save.vote:

@@ -61,7 +61,7 @@ class Step(NamedTuple):
     last: int  # index of the last entry of the log in memory
     save: Save | None
     synced: int  # number of the latest save that this step takes for durable; 0: none became durable
-    acked: int  # up to which index it told the leader of its term that their logs agree; 0: it told nothing
+    agreed: int  # up to which index it told the leader of its term that their logs agree; 0: it told nothing
     found: tuple[int, str, tuple[int, int], tuple[int, ...]] | None  # a restart: term, vote, base, terms
 
 
@@ -152,8 +152,8 @@ class Trace(Base):
             if step.role == LEADER:
                 for _ in step.save.terms:
                     self._do(me, "Propose", (False,))
-        if step.acked:
-            self._accepts(me, step.term, step.acked)
+        if step.agreed:
+            self._accepts(me, step.term, step.agreed)
         self.role[me] = step.role, step.term
         if step.role == LEADER:
             self._leads(me, step)

@@ -84,20 +84,20 @@ class Group:
         return recording
 
     def _record(self, server: str, before: State, given: Input, after: State, outputs: tuple[Output, ...]) -> None:
-        save, acked, restarts = None, 0, type(given) is Restart
+        save, agreed, restarts = None, 0, type(given) is Restart
         for output in outputs:
             if type(output) is Save:
                 save = output
             elif type(output) is Send and type(output.message) is Appended and output.message.term == after.term:
-                acked = max(acked, output.message.match_index)
-        if not (save or restarts or acked or after.commit != before.commit or after.role != before.role
+                agreed = max(agreed, output.message.match_index)
+        if not (save or restarts or agreed or after.commit != before.commit or after.role != before.role
                 or after.term != before.term or after.durable.number != before.durable.number):
             return
         body = mapping.body_of(mapping.Step(
             after.role, after.term, after.commit, after.log.base_index + len(after.log.entries),
             save and mapping.Save(save.number, save.term, save.vote, save.first_index,
                                   tuple([entry.term for entry in save.entries]), save.base),
-            after.durable.number if after.durable.number != before.durable.number else 0, acked,
+            after.durable.number if after.durable.number != before.durable.number else 0, agreed,
             (given.term, given.vote, (given.log.base_index, given.log.base_term),
              tuple([entry.term for entry in given.log.entries])) if isinstance(given, Restart) else None))
         self.machines.observe(NEW(Event, (self.actors.kernel.now_ms, 0, server, "step", name_of(given), "", "", 0, "", body, (),
