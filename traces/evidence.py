@@ -168,7 +168,8 @@ class Evidence:
     def _groundless(self, e: Event, of: Client) -> str:
         """Return why a client cannot have sent this request by what it was shown; "" if it can."""
         prefix, last = of.page
-        if prefix and (e.op, e.key, e.condition) != ("list", prefix, last):
+        again = (e.op, e.key, e.condition) == ("list", prefix, "")  # by the next call: a trace need not tell that one ended
+        if prefix and not again and (e.op, e.key, e.condition) != ("list", prefix, last):
             return f"{e.client} has not listed {prefix} to its end: the next page begins after {last}"
         if e.op == "list":
             polls = e.client.endswith(POLLER) and self.has_met(e.client, e.condition)

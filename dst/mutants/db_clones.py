@@ -9,6 +9,7 @@ from typing import Any
 
 from highwater.dst.mutants.clones import cloning
 from highwater.dst.mutants.destroy import delete_manifests, finish_as, mark_as
+from highwater.dst.scenarios.database.cloner import CLONE
 from highwater.dst.scenarios.db import Impl
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.sst_ids import named
@@ -21,7 +22,6 @@ from highwater.impl.protocols.database_gc import Plan
 from highwater.impl.protocols.manifest_compactions import Stores
 from highwater.impl.protocols.sequenced_metadata import MetadataStore
 from highwater.impl.protocols.sequenced_storage import NoLatest
-from highwater.traces.protocols.db import CLONE
 
 Build = Callable[..., Impl]
 

@@ -1,4 +1,4 @@
-"""What a crash leaves of a folder. Safety: a name that a sync of the folder covered is there after every crash.
+"""Names that a crash leaves in a folder. Safety: a name that a sync of the folder covered is there after every crash.
 
 Of the later changes of names any are kept. A rename is atomic: the file has both names at no time, and always one of them.
 """

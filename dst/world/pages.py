@@ -1,4 +1,4 @@
-"""What a crash leaves of one file. Safety: bytes that a sync covered are there after every crash; of later ones any part is.
+"""Bytes that a crash leaves of one file. Safety: those that a sync covered are there after every crash, and any part of later ones.
 
 A crash keeps any subset of the 4 KiB pages that were written since the last sync. A page that is lost reads as it was at that
 sync, and as zeros beyond it. The file may also end earlier: at the end of any page, or of any write since that sync.
@@ -12,7 +12,7 @@ Choose = Callable[[str, int], int]  # choose(site, bound) -> 0..bound-1; 0 is th
 
 
 class Covered(NamedTuple):
-    """What a sync makes durable: the file as it was when the sync began."""
+    """Content that a sync makes durable: the file as it was when the sync began."""
 
     content: bytes
     changes: int

@@ -1,4 +1,4 @@
-"""What a crash leaves of files and names: every outcome that may be, and none that may not be."""
+"""A crash leaves files and names in every way that may be, and none that may not be."""
 
 from collections.abc import Callable, Iterator
 from itertools import combinations, product

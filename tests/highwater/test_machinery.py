@@ -115,6 +115,7 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/scenarios/wal_fencing": {"impl/kv/wal"},
     "traces/protocols/checkpoints_calls": {f"traces/protocols/{part}_calls" for part in (BOUNDARY, "manifest_migration")},
     # an update of manifests in each form
+    "traces/damage/protocols/destroy": {"traces/damage/protocols/checkpoints", "traces/protocols/checkpoints_contents"},
     "traces/protocols/destroy": {"traces/protocols/checkpoints_contents"},  # the names of checkpoints and SSTs
     "traces/protocols/destroy_calls": {f"traces/protocols/{part}_calls" for part in ("checkpoints", BOUNDARY)},
     "traces/protocols/manifest_migration_calls": {f"traces/protocols/{BOUNDARY}_calls"},  # whose stores it uses

@@ -33,7 +33,7 @@ LEADER = "leader"
 
 
 class Save(NamedTuple):
-    """What a step asked to make durable: term, vote, and a log that has these terms from index `first` on."""
+    """Data that a step asked to make durable: term, vote, and a log that has these terms from index `first` on."""
 
     number: int
     term: int
@@ -44,7 +44,7 @@ class Save(NamedTuple):
 
 
 class Disk(NamedTuple):
-    """What a server's disk has: the term, the vote, and the terms of its entries. A log that begins later has the base's term
+    """Content of a server's disk: the term, the vote, and the terms of its entries. A log that begins later has the base's term
     in the place of all before."""
 
     term: int

@@ -19,7 +19,7 @@ Pairs = tuple[tuple[bytes, bytes], ...]
 
 
 class Kept(NamedTuple):
-    """What is kept for the end of the database at a root: an Asked, a View, a Taken, a Gone or a Read."""
+    """Facts for the end of the database at a root: an Asked, a View, a Taken, a Gone or a Read."""
 
     root: str
     what: Any

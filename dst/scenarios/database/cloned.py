@@ -1,4 +1,4 @@
-"""What a clone begins with: exactly the rows that its source checkpoint keeps.
+"""Rows that a clone begins with: exactly those that its source checkpoint keeps.
 
 The source is the checkpoint that the first initialized manifest of the clone names. Its rows are found in the parent's own
 history: the manifest that the checkpoint keeps, as it was first put, and the parent's log. So nothing that the clone says about

@@ -1,1 +1,1 @@
-"""What a scenario of a replicated log needs beside its nodes: its trace, and what is checked over all nodes."""
+"""Parts of a scenario of a replicated log beside its nodes: its trace, and what is checked over all nodes."""

@@ -1,4 +1,4 @@
-"""What must hold of a Raft group at every step, checked over all its servers at once, without a model.
+"""Properties of a Raft group at every step, checked over all its servers at once, without a model.
 
     R1  a term has one leader
     R2  if two logs have an entry of the same index and term, they are equal up to there

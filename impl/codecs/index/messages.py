@@ -99,7 +99,7 @@ def described(fields: str) -> list[descriptor_pb2.FieldDescriptorProto]:
 
 def classes() -> dict[str, Any]:
     """Return name -> class, in a pool of their own."""
-    file = descriptor_pb2.FileDescriptorProto(name="highwater/index.proto", package=PACKAGE, syntax="proto3")
+    file = descriptor_pb2.FileDescriptorProto(name="highwater_index.proto", package=PACKAGE, syntax="proto3")
     values = [descriptor_pb2.EnumValueDescriptorProto(name=name, number=number) for number, name in enumerate(STATUSES)]
     file.enum_type.append(descriptor_pb2.EnumDescriptorProto(name=STATUS, value=values))
     for name, fields in MESSAGES.items():
