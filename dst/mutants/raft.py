@@ -9,6 +9,7 @@ from typing import Any
 
 from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.raft import Impl
+from highwater.dst.world.node_faults import NodeWeights
 from highwater.impl.errors import TimedOut
 from highwater.impl.node_world import DiskFailed, NodeWorld
 from highwater.impl.raft import core, effects, elections, following, reads, replication
@@ -267,7 +268,6 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "voted_twice": ("a server votes for every candidate of a term",
                     lambda world, shape, number: Impl(step=step_forgetting_votes)),
     "log_not_compared": ("a vote does not ask whose log ends later", stepping((elections, "is_up_to_date", always))),
-    "only_lengths_compared": ("a vote compares the lengths of logs alone", stepping((elections, "is_up_to_date", is_longer))),
     "half_elects": ("half of the servers elect a leader", stepping((elections, "majority", half))),
     "half_commits": ("half of the servers commit", stepping((replication, "majority", half))),
     "half_confirms": ("half of the servers confirm a read", stepping((reads, "majority", half))),
@@ -284,7 +284,6 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "failure_ignored": ("a node goes on after a sync that failed", with_disk(FailureIgnored)),
     "synced_again": ("a sync that failed is tried again", with_disk(SyncedAgain)),
     "late_is_done": ("a sync that took too long is taken for done", with_disk(LateIsDone)),
-    "not_rewritten": ("after a restart what can be read is synced, and not written again", with_disk(NotRewritten)),
     "torn_stays": ("a torn end of the log is not cut", with_disk(TornStays)),
     "term_unwritten": ("a term is made durable only with a vote in it", node_of(TermUnwritten)),
     "synced_before": ("a save counts as durable before it is written", node_of(SyncedBefore)),
@@ -292,17 +291,22 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "lost_is_denied": ("an entry whose leader stepped down is reported as refused", node_of(LostIsDenied)),
     "read_unapplied": ("a read is answered before its index is applied", node_of(ReadUnapplied)),
 }
+# No drawn run of the first thousand has found these two. The first dies with more faults: its Build, and the weights. The
+# second needs a failed sync, then a restart of the process, and later a crash of the machine.
+MORE_FAULTS = NodeWeights()._replace(lost=60, cut=20, stall=12, crash=8)
+ONLY_LENGTHS_COMPARED = stepping((elections, "is_up_to_date", is_longer)), MORE_FAULTS
+NOT_REWRITTEN = with_disk(NotRewritten)
 MODEL, HARM = ("refinement:Server.",), ("safety:R", "raft:", "history:")
 READS = ("history:stale read", "history:read went back")
 ON_DISK = (*MODEL, *HARM)
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     **dict.fromkeys(("voted_twice", "log_not_compared", "half_elects", "half_commits", "cuts_what_agrees"), (MODEL, HARM)),
-    **dict.fromkeys(("vote_unsynced", "only_lengths_compared", "old_term_commit", "leader_counts_unsynced",
+    **dict.fromkeys(("vote_unsynced", "old_term_commit", "leader_counts_unsynced",
                      "term_unwritten"), (MODEL, ())),
     **dict.fromkeys(("half_confirms", "read_at_once", "read_by_old_round", "read_before_own_term", "read_unapplied"),
                     (READS, ())),
     **dict.fromkeys(("ack_unsynced", "folder_unsynced", "log_unsynced", "synced_before"), (ON_DISK, HARM)),
-    **dict.fromkeys(("failure_ignored", "synced_again", "late_is_done", "not_rewritten", "torn_stays"), (ON_DISK, ())),
+    **dict.fromkeys(("failure_ignored", "synced_again", "late_is_done", "torn_stays"), (ON_DISK, ())),
     "acknowledged_early": (("call:propose index", "history:"), ("history:",)),
     "lost_is_denied": (("history:",), ("history:",)),
 }

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from highwater.dst.mutants.raft import BUILDS
+from highwater.dst.mutants.raft import BUILDS, ONLY_LENGTHS_COMPARED
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.raft import SCENARIO, Shape
 from highwater.dst.search.shrink import shrink
@@ -32,6 +32,11 @@ def test_the_properties_over_all_nodes_need_no_model(mutant, signatures):
 def test_a_sync_that_lies_breaks_what_is_committed_is_durable():
     lies = NodeWeights()._replace(lie=100)
     assert found(lies)["safety:R5"] and found(lies._replace(lie=0)) == Counter({"": 12})
+
+
+def test_a_vote_that_compares_lengths_alone_elects_a_leader_without_what_is_committed():
+    build, weights = ONLY_LENGTHS_COMPARED
+    assert simulate(Run(6, "raft", weights=weights), build).signature == "refinement:Server.Grant"
 
 
 def run(seed: int = 0, **shape: object) -> Outcome:
