@@ -72,6 +72,7 @@ class Trace(trace.Trace):
     aside = SSTS
     file_of: Callable[[bytes], File] = staticmethod(file_of)
     uploads = UPLOADS
+    asks = True  # whether its clients were shown what they act on; else another judge of the same trace asks
     bodiless = ("not detached", "deleted", "not deleted")
 
     def __init__(self, refiner: Refiner, namespace: Any = KEYS, skew_ms: int = 0):
@@ -90,6 +91,8 @@ class Trace(trace.Trace):
 
     def _take(self, e: Event) -> None:
         super()._take(e)
+        if not self.asks:
+            return
         self._looks(e)
         if why := self.evidence.observe(e):
             raise self._refused("evidence", why)
@@ -120,7 +123,7 @@ class Trace(trace.Trace):
 
     def _needs(self, e: Event, d: int, what: str) -> None:
         """Check that a client has had a manifest of this database that it could conclude from."""
-        if e.awaited and MANIFESTS[d].prefix not in self.evidence.of(e.client).trusted:
+        if self.asks and e.awaited and MANIFESTS[d].prefix not in self.evidence.of(e.client).trusted:
             raise self._refused("evidence", f"{e.client} {what}, and has not read the latest manifest of {ROOTS[d]}")
 
     def _step(self, e: Event) -> None:
@@ -160,7 +163,7 @@ class Trace(trace.Trace):
         if e.op != "create":
             raise self._no_action(e, e.client)
         if e.client.startswith("Writer"):
-            if e.body != b"%d.%d" % (d, i):
+            if self.asks and e.body != b"%d.%d" % (d, i):
                 raise self._refused("create", f"{e.key} has another row")
             self._steps(e.client, "Append", (), d, i, so=lambda s: (d, i) in s.acked)
         else:
@@ -185,7 +188,7 @@ class Trace(trace.Trace):
         if more > 1:
             raise self._no_action(e, "any client: it changes several things")
         if new.ready and not old.ready:
-            if e.awaited and (path := self._unpinned(e.client, new)):
+            if self.asks and e.awaited and (path := self._unpinned(e.client, new)):
                 why = f"{e.client} initializes {ROOTS[d]}, and does not know that {path} lists its final"
                 raise self._refused("evidence", why)
             self._changes(e.client, "Initialize", (d,), d, new)
@@ -246,7 +249,7 @@ class Trace(trace.Trace):
 
     def _flushes(self, e: Event, d: int, old: File, new: File) -> None:
         for sst in new.own - old.own:
-            if e.awaited and key_of_sst(ROOTS[d], sst) not in self.evidence.of(e.client).got:
+            if self.asks and e.awaited and key_of_sst(ROOTS[d], sst) not in self.evidence.of(e.client).got:
                 raise self._refused("evidence", f"{e.client} flushes {sst}, and has not put it")
             self.ssts[sst] = (d, self.refiner.local(e.client).k + 1)
         self._changes(e.client, "Flush", None, d, new)
@@ -270,7 +273,8 @@ class Trace(trace.Trace):
     # --- responses to callers
 
     def _told_of(self, e: Event) -> str | None:
-        self._founded(e)
+        if self.asks:
+            self._founded(e)
         if e.op == "cloned" and not self.refiner.shared().dbs[database_of(e.body.decode() + "/")].ready:
             raise self._misled(e, "the clone is not initialized")
         return None

@@ -60,6 +60,8 @@ class Projection(clones.Trace):
 
     file_of = staticmethod(seen_file)
     uploads = ("Writer", "Compactor")
+    asks = False  # the models of each database do
+    bodiless = ()
 
     def __init__(self, refiner: Refiner, skew_ms: int = 0):
         super().__init__(refiner, KEYS, skew_ms)
