@@ -68,6 +68,11 @@ def trace_of(shape: Shape) -> Trace:
     return Trace(refiner_of(refiner, constants(shape.servers)), KEYS, shape.skew_ms)
 
 
+def trace_options(shape: Shape) -> list[str]:
+    """Return the options of `trace check`: how many servers there are says what a quorum is."""
+    return [f"--shape servers={shape.servers}"] if shape.servers != Shape().servers else []
+
+
 def applied(value: tuple[bytes, ...], command: Command) -> tuple[tuple[bytes, ...], None]:
     return (*value, command.body), None
 
@@ -206,6 +211,7 @@ SCENARIO = Scenario(
     work={"Server": server},
     audit=(),
     trace_of=trace_of,
+    trace_options=trace_options,
     final_check=final_check,
     told=("committed", "failed", "unknown", "read", "not read"),
     waits_ms=lambda shape: (shape.pause_ms, ELECTION_MS, DISK_LIMIT_MS),
