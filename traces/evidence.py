@@ -82,6 +82,7 @@ class Evidence:
         self.before: dict[str, tuple[int, Client]] = {}  # client -> its last request, and what it was shown before
         self.last: dict[str, int] = {}  # client -> its last request
         self.met: dict[str, frozenset[tuple[str, str]]] = {}  # process -> (key, version) of each response; "": without one
+        self.crashed: dict[str, str] = {}  # processes whose tasks may still end requests by the crash
         self.nobody = Client((NOTHING,) * len(self.namespaces))
 
     def __copy__(self) -> "Evidence":
@@ -143,7 +144,9 @@ class Evidence:
             self.values[e.key, e.version] = int(e.body) if e.body else self.values.get((e.key, e.version), 0)
         if e.kind == "applied" and not e.awaited:
             return ""
-        client = e.client
+        client, process = e.client, e.client.partition("/")[0]
+        if self.crashed.pop(process, "") and e.kind != "crash":
+            self._forget(process)
         number, before = self.before.get(client, (0, self.nobody))
         if e.kind == "told":
             self.clients.pop(client, None)
@@ -153,9 +156,7 @@ class Evidence:
             self.last[client] = e.request
             why = self._groundless(e, self.of(client))
         if e.kind == "crash":
-            for of in (self.clients, self.before, self.met):
-                for one in [one for one in (*of,) if one.partition("/")[0] == client]:
-                    del of[one]
+            self.crashed[process] = process
         elif e.kind == "applied":
             self.before[client] = e.request, self.of(client)
             self.clients[client] = self._after(self.of(client), e)
@@ -164,6 +165,11 @@ class Evidence:
         elif e.awaited and self.of(client).page[0]:
             self.clients[client] = self.of(client)._replace(page=("", ""))  # its listing fails
         return why
+
+    def _forget(self, process: str) -> None:
+        for of in (self.clients, self.before, self.met):
+            for one in [one for one in (*of,) if one.partition("/")[0] == process]:
+                del of[one]
 
     def _groundless(self, e: Event, of: Client) -> str:
         """Return why a client cannot have sent this request by what it was shown; "" if it can."""
