@@ -33,6 +33,7 @@ LISTED, STANDS, CURRENT, KNOWN, TRUSTED = "listed", "stands", "current", "known"
 BY_ANSWER = {"Committed": STANDS, "NoLatest": LISTED, "Recognised": CURRENT, **dict.fromkeys((
     "CheckpointEnded", "CheckpointMissing", "DatabaseDestroyed", "FencedInDoubt", "GraceRuns", "InputMissing",
     "InvalidDeletion", "NotInitialized", "NotMarked", "SstTooOld", "UpdateConflict"), KNOWN)}
+OF_THE_CLONE = "OtherParent"  # the class of an answer that rests on the clone's own manifest
 POLLER = "/poller"  # the name of a task that looks for later files of a sequence: it lists after one that it knows
 NONE: frozenset[str] = frozenset()
 

@@ -17,7 +17,7 @@ from highwater.model.protocols.clones import Constants, Pin, Shared, Sst, is_fin
 from highwater.traces import trace
 from highwater.traces.calls import call_of
 from highwater.traces.event import Event
-from highwater.traces.evidence import BY_ANSWER, CURRENT, TRUSTED, Evidence, has_put
+from highwater.traces.evidence import BY_ANSWER, CURRENT, OF_THE_CLONE, TRUSTED, Evidence, has_put
 from highwater.traces.form import MUTATIONS, READS
 from highwater.traces.protocols.clones_calls import CALLS, CLAIMS
 from highwater.traces.protocols.clones_contents import (
@@ -291,7 +291,7 @@ class Trace(trace.Trace):
             raise self._misled(e, why)
         if role == "Writer" and d != int(number):
             raise self._misled(e, f"it is the writer of {ROOTS[int(number)]}")
-        if e.keys[1:2] == ("OtherParent",) and (why := self.evidence.unfounded(e.client, MANIFESTS[d:d + 1], TRUSTED)):
+        if e.keys[1:2] == (OF_THE_CLONE,) and (why := self.evidence.unfounded(e.client, MANIFESTS[d:d + 1], TRUSTED)):
             raise self._misled(e, why)
         if e.op == "cloned":
             known = self.files[d].get(self.evidence.known(e.client, MANIFESTS[d]))

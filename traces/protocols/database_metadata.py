@@ -399,7 +399,7 @@ class Trace(trace.Trace):
         role = e.client.partition("#")[0]
         if e.op not in TOLD.get(role, ()):
             raise self._misled(e, f"no call of a {role} has this response")
-        if role == "Operator" and e.keys and bool(e.body) == (e.keys[0] == "drop_ended"):
+        if role == "Operator" and e.keys and e.op != UNFINISHED and bool(e.body) == (e.keys[0] == "drop_ended"):
             raise self._misled(e, "the response does not say of which checkpoint it is")
         self._resolve(e)
         if e.op == "not open" or (role == "Operator" and e.op != UNFINISHED):

@@ -102,6 +102,7 @@ class Trace(Base):
     """Refines the trace of a Raft group."""
 
     calls, claims = CALLS, JUDGES
+    resumable = False
     writer = "Server"
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
