@@ -36,6 +36,7 @@ async def clone_as(stores: StoreOf, path: str, parent: str, checkpoint: str | No
         attempt = await restart(here, parent, await clones.source_of(stores(parent), checkpoint))
     clones.check_parent(attempt.value, parent, None)
     if attempt.value.initialized:
+        await clones.check_pinned(stores, attempt.value)
         return attempt
     for of in attempt.value.external_dbs if pins else ():
         if of.sst_ids:

@@ -308,7 +308,7 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "list_last": ((OF_COLLECTOR,), ()),  # an object is lost in 1 run of some 2,000
     "checkpointed_files_go": ((OF_COLLECTOR, "refinement:delete"), ("history:lost checkpoint",)),
     "ended_not_spared": ((OF_COLLECTOR,), ("history:lost checkpoint",)),
-    "seen_not_spared": ((OF_COLLECTOR, "history:too young"), (*LOST, "history:too young")),
+    "seen_not_spared": ((OF_COLLECTOR, "refinement:evidence", "history:too young"), (*LOST, "history:too young")),
     "all_logged": ((OF_COLLECTOR, "history:too young"), (*LOST, "history:too young")),
     "drops_all": (("refinement:DropEnded",), ()),
     "young_too": (("history:too young",), ()),
@@ -318,13 +318,13 @@ ORACLES = {  # name -> prefixes of its signatures: by model; by harm
     "commit_first": (("refinement:",), LOST),
     "unheard_is_flushed": ((OF_WRITER, "told:flushed", "call:flush"), ()),
     "output_before": (("refinement:",), LOST),
-    "upload_first": ((OF_COMPACTOR,), LOST),
-    "unlisted": ((OF_COMPACTOR,), LOST),
+    "upload_first": ((OF_COMPACTOR, "refinement:evidence"), LOST),
+    "unlisted": ((OF_COMPACTOR, "refinement:evidence"), LOST),
     "finished_first": ((OF_COMPACTOR,), LOST),
     "zombie": ((OF_COMPACTOR, "told:"), ()),
     "not_cleared": ((OF_COMPACTOR,), ("liveness:garbage",)),
     "cleared_first": ((OF_COMPACTOR,), ()),
-    "inputs_kept": ((OF_COMPACTOR,), ()),
-    "newest_forgotten": ((OF_COMPACTOR,), ()),
+    "inputs_kept": ((OF_COMPACTOR, "refinement:create"), ()),
+    "newest_forgotten": ((OF_COMPACTOR, "refinement:create"), ()),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)
