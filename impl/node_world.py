@@ -89,11 +89,7 @@ class Net(Protocol):
         ...
 
     async def receive(self, timeout_ms: int) -> Message | None:
-        """Return the next message to this node; None if none came within `timeout_ms`, or if `wake` was called."""
-        ...
-
-    def wake(self) -> None:
-        """Let `receive` of this node return at once: now if a task waits in it, else at its next call."""
+        """Return the next message to this node; None if none came within `timeout_ms`."""
         ...
 
 

@@ -43,12 +43,11 @@ class Crash(NamedTuple):
 
 
 class Net:
-    """The end of the network at one node. The node's code calls `send`, `receive` and `wake`: impl/node_world.py."""
+    """The end of the network at one node. The node's code calls `send` and `receive`: impl/node_world.py."""
 
     def __init__(self, machines: "Machines", process: Client):
         self.machines, self.process = machines, process
         self.arrived: deque[Delivery] = deque()
-        self.woken = False
         self.waiting: tuple[Client, int, int] | None = None  # who waits, in which incarnation, until when
         self.alarm = 0, 0  # number and time of the only timer that still counts
 
@@ -61,23 +60,18 @@ class Net:
     def receive(self, timeout_ms: int) -> Generator[Receive, Any, Message | None]:
         return (yield NEW(Receive, (self, timeout_ms)))
 
-    def wake(self) -> None:
-        self.woken = True
-        if self.waiting:
-            self.machines.kernel.at(self.machines.kernel.now_ms, self.process.name, self._go_on)
-
     # --- the simulation's own
 
     def begin(self) -> None:
         """Begin a life of the node: what had arrived in an earlier one is gone."""
         self.arrived.clear()
-        self.woken, self.waiting = False, None
+        self.waiting = None
 
     def wait(self, client: Client, timeout_ms: int) -> None:
         kernel = self.machines.kernel
         until_ms = kernel.now_ms + max(timeout_ms, 0)
         self.waiting = client, client.incarnation, until_ms
-        if self.woken or self.arrived:
+        if self.arrived:
             kernel.at(kernel.now_ms, client.name, self._go_on)
         elif self.alarm[1] <= kernel.now_ms or until_ms < self.alarm[1]:
             self._set_alarm(until_ms)
@@ -103,14 +97,11 @@ class Net:
 
     def _go_on(self) -> None:
         """Let who waits go on, if there is something for it."""
-        if self.waiting is None or not (self.woken or self.arrived):
+        if self.waiting is None or not self.arrived:
             return
         client, incarnation, _ = self.waiting
         if client.incarnation != incarnation:  # it was cancelled: what has arrived is for who waits next
             self.waiting = None
-        elif self.woken:
-            self.woken = False
-            self._resume(None)
         else:
             self._resume(self.arrived.popleft())
 

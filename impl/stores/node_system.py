@@ -30,7 +30,7 @@ class SystemSignals:
 class LocalNet:
     """The network between nodes of one process. A node without peers has one of its own."""
 
-    def __init__(self, me: str, inboxes: dict[str, asyncio.Queue[Message | None]], most_messages: int = 10_000):
+    def __init__(self, me: str, inboxes: dict[str, asyncio.Queue[Message]], most_messages: int = 10_000):
         self._me, self._inboxes = me, inboxes
         self._inbox = inboxes.setdefault(me, asyncio.Queue(most_messages))
 
@@ -46,13 +46,9 @@ class LocalNet:
         except TimeoutError:
             return None
 
-    def wake(self) -> None:
-        if not self._inbox.full():
-            self._inbox.put_nowait(None)
-
 
 def local_worlds(disks: Sequence[tuple[str, Disk]]) -> dict[str, NodeWorld]:
     """Return the worlds of some nodes in this process, by name."""
-    inboxes: dict[str, asyncio.Queue[Message | None]] = {}
+    inboxes: dict[str, asyncio.Queue[Message]] = {}
     return {name: NodeWorld(disk, LocalNet(name, inboxes), SystemClock(), SystemSignals(), Ulids(), Counters())
             for name, disk in disks}

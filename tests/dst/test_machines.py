@@ -294,19 +294,7 @@ def test_messages_signals_and_cancelled_calls():
     async def work(world: NodeWorld) -> None:
         net, clock = world.net, world.clock
         assert await net.receive(30) is None and clock.now_ms() == 30
-        net.wake()
-        net.wake()
-        assert await net.receive(1000) is None and clock.now_ms() == 30
         assert await net.receive(0) is None
-
-        async def waking() -> None:
-            await clock.sleep_ms(5)
-            net.wake()
-
-        task = clock.spawn(waking(), "waking")
-        before = clock.now_ms()
-        assert await net.receive(1000) is None and clock.now_ms() == before + 5
-        await task
         with pytest.raises(TimedOut):
             await clock.timeout(7, net.receive(1000))
         await net.send("Node#0", b"to myself")
