@@ -183,14 +183,15 @@ def final_check(actors: Actors, events: list[Event]) -> None:
 
 
 def moments_of(events: list[Event], shape: Shape) -> set[str]:
-    found, terms = set(), set()
+    found, terms, last = set(), set(), dict[str, int]()
     for e in events:
         if e.kind == "step":
             step = step_of(e.body)
             if step.role == "leader":
                 terms.add(step.term)
-            if step.save and step.save.terms and step.save.first <= step.last - len(step.save.terms):
+            if step.save and step.save.terms and step.save.first <= last.get(e.client, 0):
                 found.add("entries overwritten")
+            last[e.client] = step.last
             if step.found and step.found[3]:
                 found.add("restart with a log")
         elif e.kind == "died" and e.keys:
@@ -215,7 +216,7 @@ SCENARIO = Scenario(
     final_check=final_check,
     told=("committed", "failed", "unknown", "read", "not read"),
     waits_ms=lambda shape: (shape.pause_ms, ELECTION_MS, DISK_LIMIT_MS),
-    moments=("several leaders", "restart with a log", "unsynced bytes lost"),
+    moments=("several leaders", "restart with a log", "unsynced bytes lost", "entries overwritten"),
     moments_of=moments_of,
     nodes=("Server",),
     hardware=lambda shape: HARDWARE[shape.hardware],

@@ -2,8 +2,7 @@
 
 from highwater.impl.errors import Definite, Indefinite
 
-REJOIN = ("this node may have lost what it acknowledged, so it must not vote again under its id: restore the file from a copy, "
-          "or let the node join under a new id with `highwater raft rejoin`")
+LOST = "this node may have lost what it acknowledged, so it must not vote again under its id: restore the file from a copy"
 
 
 class FolderRefused(Definite):
@@ -15,7 +14,7 @@ class Damaged(FolderRefused):
 
     def __init__(self, file: str, offset: int, what: str):
         self.file, self.offset, self.what = file, offset, what
-        super().__init__(f"{file}: byte {offset:,}: {what}; {REJOIN}")
+        super().__init__(f"{file}: byte {offset:,}: {what}; {LOST}")
 
 
 class OtherNode(FolderRefused):
@@ -48,6 +47,10 @@ class LeadershipLost(Indefinite):
     most, but a caller who proposes it again may have it applied twice."""
 
 
+class NoVoter(Definite):
+    """The target of a transfer is no server of the group."""
+
+
 class TransferFailed(Indefinite):
     """The leader did not hand over in time. The target may still win an election that it began."""
 
@@ -57,4 +60,4 @@ class NodeStopped(Indefinite):
 
 
 class NotRunning(Definite):
-    """The node is not running: nothing was proposed. `why` tells the failure that stopped it, or that it was closed."""
+    """The node is not running: nothing was proposed. The message has the failure that stopped it, or that it was closed."""

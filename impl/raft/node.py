@@ -18,6 +18,7 @@ from highwater.impl.raft.faults import (
     NodeStopped,
     NotLeader,
     NotRunning,
+    NoVoter,
     OtherNode,
     OtherVersion,
     QueueFull,
@@ -31,7 +32,9 @@ from highwater.impl.raft.log import SEGMENT_BYTES, DiskLog, Recovered, open_log
 from highwater.impl.raft.machine import Command, Machine
 from highwater.impl.raft.snapshots import Snapshot
 from highwater.impl.raft.state import (
+    HANDING_OVER,
     LEADER,
+    NO_VOTER,
     QUEUE_FULL,
     TOO_LARGE,
     Accepted,
@@ -224,7 +227,10 @@ class Node:
                 self.readers = [(index, other) for index, other in self.readers if other is not waiter]
 
     async def transfer(self, target: str) -> None:
-        """Let `target` lead; return once this node does not. Raises NotLeader, TransferFailed, NotRunning, NodeStopped."""
+        """Let `target` lead; return once this node does not.
+
+        Raises NotLeader, NoVoter, TransferFailed, NotRunning, NodeStopped.
+        """
         self._check_running()
         waiter = Waiter(self.world.signals)
         self.transfers.append(waiter)
@@ -232,6 +238,8 @@ class Node:
         refused = next((output for output in outputs if isinstance(output, Refused)), None)
         if refused is not None:
             self.transfers = [other for other in self.transfers if other is not waiter]
+            if refused.why == NO_VOTER:
+                raise NoVoter(f"{target!r} is no server of this group: name one of {', '.join(self.state.voters)}")
             raise self._refusal(refused, 0)
         await waiter.wait()
 
@@ -242,7 +250,8 @@ class Node:
         if refused.why == QUEUE_FULL:
             return QueueFull(f"entries of {self.state.uncommitted_bytes:,} bytes wait to be committed, and at most "
                              f"{config.max_uncommitted_bytes:,} may: try again later")
-        return NotLeader(self.state.me, refused.leader)
+        handing = self.state.transfer if refused.why == HANDING_OVER else None
+        return NotLeader(self.state.me, handing.target if handing else refused.leader)
 
     # --- steps
 

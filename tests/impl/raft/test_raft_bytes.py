@@ -127,7 +127,7 @@ def test_a_changed_or_cut_snapshot_is_damaged():
         changed[place] ^= 64
         with pytest.raises(OtherVersion if place in (8, 9) else Damaged):
             snapshots.decoded("x", bytes(changed))
-        with pytest.raises(Damaged, match="x: byte 0: the checksum of the snapshot's .* raft rejoin"):
+        with pytest.raises(Damaged, match="x: byte 0: the checksum of the snapshot's .* restore the file"):
             snapshots.decoded("x", data[:place])
 
 

@@ -18,6 +18,7 @@ from highwater.impl.raft.faults import (
     NodeStopped,
     NotLeader,
     NotRunning,
+    NoVoter,
     OtherNode,
     QueueFull,
     TooLarge,
@@ -246,8 +247,14 @@ def test_a_transfer_to_a_node_that_is_down_fails_and_the_leader_leads_on():
             leader = await three.leader()
             target = next(name for name in NAMES if name != leader.state.me)
             await three.end(target)
+            handing = asyncio.ensure_future(leader.transfer(target))
+            await asyncio.sleep(0)
+            with pytest.raises(NotLeader, match=f"ask '{target}'"):  # it takes nothing while it hands over
+                await leader.propose(b"x")
             with pytest.raises(TransferFailed, match="still leads"):
-                await leader.transfer(target)
+                await handing
+            with pytest.raises(NoVoter, match="'x' is no server of this group: name one of a, b, c"):
+                await leader.transfer("x")
             await leader.propose(b"x")
 
     run(work())
@@ -387,7 +394,7 @@ def test_a_cut_snapshot_is_refused_once_the_log_was_cut():
             name = max(name for name in disk.files if snapshots.is_snapshot(name))
             disk.files[name].now = disk.files[name].now[:-1]
             before = {name: file.now for name, file in disk.files.items()}
-            with pytest.raises(Damaged, match=f"{name}: byte 0: the checksum of the snapshot's .* raft rejoin"):
+            with pytest.raises(Damaged, match=f"{name}: byte 0: the checksum of the snapshot's .* restore the file"):
                 await one.start("a")
             assert {name: file.now for name, file in disk.files.items()} == before
 
