@@ -291,11 +291,9 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "lost_is_denied": ("an entry whose leader stepped down is reported as refused", node_of(LostIsDenied)),
     "read_unapplied": ("a read is answered before its index is applied", node_of(ReadUnapplied)),
 }
-# No drawn run of the first thousand has found these two. The first dies with more faults: its Build, and the weights. The
-# second needs a failed sync, then a restart of the process, and later a crash of the machine.
+# No drawn run of the first thousand has found this one. It dies with more faults: its Build, and the weights.
 MORE_FAULTS = NodeWeights()._replace(lost=60, cut=20, stall=12, crash=8)
 ONLY_LENGTHS_COMPARED = stepping((elections, "is_up_to_date", is_longer)), MORE_FAULTS
-NOT_REWRITTEN = with_disk(NotRewritten)
 MODEL, HARM = ("refinement:Server.",), ("safety:R", "raft:", "history:")
 READS = ("history:stale read", "history:read went back")
 ON_DISK = (*MODEL, *HARM)
