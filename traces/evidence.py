@@ -178,7 +178,7 @@ class Evidence:
         """Return why a client cannot have sent this request by what it was shown; "" if it can."""
         prefix, last = of.page
         follows = bool(prefix) and (e.op, e.key, e.condition) == ("list", prefix, last)
-        # a task may have been cancelled meanwhile; and not every trace tells of all calls that end
+        # a task may have been cancelled in the middle, and not every trace has the end of each call
         begins = e.op == "list" and ("/" in e.client or (e.client not in self.told and not e.condition))
         if prefix and not follows and not begins:
             return f"{e.client} has not listed {prefix} to its end: the next page begins after {last}"

@@ -1,4 +1,4 @@
-"""Bytes that a crash leaves of one file. Safety: those that a sync covered are there after each crash, and any of later ones.
+"""Bytes that a crash leaves of one file. Safety: those that a sync covered are there after every crash.
 
 A crash keeps any subset of the 4 KiB pages that were written since the last sync. A page that is lost reads as it was at that
 sync, and as zeros beyond it. The file may also end earlier: at the end of any page, or of any write since that sync.

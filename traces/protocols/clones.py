@@ -72,7 +72,7 @@ class Trace(trace.Trace):
     aside = SSTS
     file_of: Callable[[bytes], File] = staticmethod(file_of)
     uploads = UPLOADS
-    asks = True  # whether its clients were shown what they act on; else another judge of the same trace asks
+    asks = True  # check that its clients were shown what they act on; False: another judge of the same trace does
     bodiless = ("not detached", "deleted", "not deleted")
 
     def __init__(self, refiner: Refiner, namespace: Any = KEYS, skew_ms: int = 0):
