@@ -1,7 +1,7 @@
 """Safety, for any number of servers, terms, entries and restores: every `always` property of
 model/protocols/consistent_read.py, by an inductive invariant, action by action.
 
-A quorum is an element of a sort of its own, and any two quorums have a server in common (MEET).
+A quorum is an element of a sort of its own, and has a server. Any two quorums have a server in common (Meet).
 
 The invariant
 - LogIsPromised, LeadIsPromised: each quorum has a server that has promised the term of an entry, or the term that a server has
@@ -48,7 +48,7 @@ RIGID = {"member": (Quorum, Server, bool), "common": (Quorum, Quorum, Server)}
 
 
 def meaning(_: Any) -> dict:
-    return {"member": lambda q, x: x in q, "common": lambda p, q: min({*p} & {*q})}
+    return {"member": lambda q, x: x in q, "common": lambda p, q: min({*p} & {*q}, default=p[0])}
 
 
 def initial(c: m.Constants) -> dict[str, dict]:
@@ -143,7 +143,7 @@ ACTIONS = {"Server": {
 
 def meet(c, s, p: Quorum, q: Quorum):
     x = s.common(p, q)
-    return And(s.member(p, x), s.member(q, x))
+    return And(s.member(p, s.common(p, p)), Or(not c.MAJORITY, And(s.member(p, x), s.member(q, x))))
 
 
 def read_is_current(c, s):
@@ -209,10 +209,10 @@ def confirmed_is_enough(c, s):
 
 
 PROPERTIES = {
-    "ReadIsCurrent": read_is_current, "OneLeaderPerTerm": one_leader_per_term, "AppliedIsCommitted": applied_is_committed,
+    "ReadIsCurrent": read_is_current, "OneLeaderPerTerm": one_leader_per_term,
 }
 CLAUSES = PROPERTIES | {
-    "AckedIsCommitted": acked_is_committed, "ServerIsKnown": server_is_known, "LogIsPromised": log_is_promised,
+    "AppliedIsCommitted": applied_is_committed, "AckedIsCommitted": acked_is_committed, "ServerIsKnown": server_is_known, "LogIsPromised": log_is_promised,
     "LogIsLong": log_is_long, "LeadIsPromised": lead_is_promised, "LogRises": log_rises, "LeaderIsAlone": leader_is_alone,
     "LeaderKnowsBefore": leader_knows_before, "BegunIsCommitted": begun_is_committed, "IndexIsEnough": index_is_enough,
     "ConfirmedIsEnough": confirmed_is_enough,
@@ -245,7 +245,7 @@ def written(role: str, t: Tables) -> Any:
 def scope(c: Any) -> Scope:  # a Constants without None
     """Return all values of each sort in an instance in which everything is bounded."""
     return {Term: [*range(c.MAX_TERM + 1)], Place: [*range(c.MAX_LOG + 1)], Count: [*range(c.RESTORES + 1)],
-            Quorum: [*combinations(range(c.SERVERS), c.SERVERS // 2 + 1)], Server: [*range(c.SERVERS)]}
+            Quorum: [*combinations(range(c.SERVERS), c.SERVERS // 2 + c.MAJORITY)], Server: [*range(c.SERVERS)]}
 
 
 # Instances in which counterexamples to induction are searched.
@@ -253,7 +253,7 @@ SMALL = scope(m.Constants(MAX_TERM=3, RESTORES=1))
 SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, written,
                 axioms={"Meet": meet})
 UNBOUNDED = dict.fromkeys(("CANDIDATES", "ASKED", "MAX_TERM", "MAX_LOG", "RESTORES"))
-SAFEGUARDS = {"WAIT_APPLIED", "RECHECK", "ROUND", "FRESH", "NOOP", "SAME_TERM"}
+SAFEGUARDS = {"WAIT_APPLIED", "RECHECK", "ROUND", "FRESH", "NOOP", "SAME_TERM", "MAJORITY"}
 SAFEGUARDS_OFF = tuple({name: False} for name in m.Constants._fields if name in SAFEGUARDS)
 SYSTEMS = {"": {}}  # that are proved
 # Instances for the tie that together take every action but Wait.
@@ -265,8 +265,9 @@ WALKED = {"CANDIDATES": 3, "ASKED": 3, "MAX_TERM": 4, "MAX_LOG": 3, "RESTORES": 
 WALKS, STEPS = 10, 50
 
 
-def system(_: m.Constants) -> System:
-    return SYSTEM
+def system(c: m.Constants) -> System:
+    """Return the system. Counterexamples have quorums of half of the servers if these suffice."""
+    return SYSTEM if c.MAJORITY else SYSTEM._replace(scope=scope(m.Constants(MAX_TERM=3, RESTORES=1, MAJORITY=False)))
 
 
 def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Row], None] | None = None,
@@ -274,4 +275,4 @@ def prove(constants: m.Constants | None = None, progress: Callable[[inductive.Ro
     """Prove the protocol. Of the constants only the safeguards matter: nothing is bounded. `explain`: find counterexamples to
     induction."""
     c = (constants or m.Constants())._replace(**UNBOUNDED)
-    return inductive.prove(SYSTEM, c, progress, explain, timeout_ms)
+    return inductive.prove(system(c), c, progress, explain, timeout_ms)

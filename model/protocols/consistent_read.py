@@ -37,6 +37,7 @@ class Constants(NamedTuple):
     FRESH: bool = True  # the round begins after the read; False: an answer of before is counted
     NOOP: bool = True  # a leader commits an entry of its own term before it answers; False: it knows what it knew before
     SAME_TERM: bool = True  # the round is of the term in which the index was taken; False: of any term that it leads
+    MAJORITY: bool = True  # a quorum is more than half of the servers; False: half of them suffice
 
 
 LIMITS = {  # the values that an instance may have
@@ -74,7 +75,7 @@ class Server(NamedTuple):
 # --- what is known
 
 def quorums(c: Constants) -> list[tuple[int, ...]]:
-    return list(combinations(range(c.SERVERS), c.SERVERS // 2 + 1))
+    return list(combinations(range(c.SERVERS), c.SERVERS // 2 + c.MAJORITY))
 
 
 def leads(s: Shared, me: int, w: Server) -> bool:
@@ -189,11 +190,6 @@ def one_leader_per_term(c: Constants, s: Shared, w: Server) -> bool:
     return all(of != w.lead or n <= w.queued for n, of in enumerate(s.log, 1))
 
 
-def applied_is_committed(c: Constants, s: Shared, w: Server) -> bool:
-    """A server applies nothing that is not committed, and what it knows to be committed is."""
-    return w.applied <= w.queued <= len(s.log)
-
-
 def leader_is_stale(c: Constants, s: Shared, w: Server) -> bool:
     """A server has been succeeded, and another server's promise tells so."""
     return 0 < w.lead < max(s.promised)
@@ -223,7 +219,6 @@ ROLES = {"Server": SERVER}
 ALWAYS = {
     "ReadIsCurrent": (None, read_is_current),
     "OneLeaderPerTerm": ("Server", one_leader_per_term),
-    "AppliedIsCommitted": ("Server", applied_is_committed),
 }
 SOMETIMES = {
     "LeaderIsStale": ("Server", leader_is_stale),

@@ -17,6 +17,7 @@ FAILING = [
     ("WAIT_APPLIED", "Read", "ReadIsCurrent"), ("RECHECK", "Read", "ReadIsCurrent"),
     ("ROUND", "Index", "ConfirmedIsEnough"), ("FRESH", "Index", "ConfirmedIsEnough"),
     ("NOOP", "Elect", "LeaderKnowsBefore"), ("SAME_TERM", "Round", "ConfirmedIsEnough"),
+    ("MAJORITY", "Elect", "LeadIsPromised"),
 ]
 
 

@@ -40,6 +40,11 @@ def test_with_a_safeguard_off_it_breaks_after_so_many_steps(off, changed, steps)
     assert (found.violated, len(found.trace) - 1) == ("ReadIsCurrent", steps)
 
 
+def test_half_of_the_servers_elect_two_leaders_of_one_term():
+    found = explore(model(Constants(MAJORITY=False, MAX_TERM=1)))
+    assert (found.violated, len(found.trace) - 1) == ("OneLeaderPerTerm", 3)
+
+
 def test_two_terms_do_not_show_that_the_round_must_be_of_the_same_term():
     assert explore(model(Constants(SAME_TERM=False))).violated is None
 
