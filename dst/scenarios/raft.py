@@ -5,11 +5,12 @@ run on the nodes' machines, and crash with them. They ask the leader, as far as 
 stopped and all callers are done, every node that is left must have applied every acknowledged entry, once and in order.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, raise_anomalies, said_by
-from highwater.dst.scenario import BaseShape, Draw, Scenario, rarely
+from highwater.dst.scenario import BaseShape, Draw, Scenario, Work, rarely
 from highwater.dst.scenarios.replicated.group import Group, group_of
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.machines import ended
@@ -97,8 +98,10 @@ def options_of(shape: Shape) -> Options:
                    keep_entries=2, segment_bytes=shape.segment_bytes, chunk_bytes=60, fetch_retry_ms=60)
 
 
-async def server(actors: Actors, client: Client, world: NodeWorld, number: int) -> None:
+async def server(actors: Actors, client: Client, world: NodeWorld, number: int, reads: Work | None = None,
+                 options: Callable[[Shape], Options] = options_of) -> None:
     """Open a node, serve its callers, and close it when the work of all is done. After an error of its disk the process ends.
+    `reads`: a caller that reads, if it is not `reader`.
     """
     group, shape = group_of(actors), actors.shape
     if group.over:
@@ -106,7 +109,7 @@ async def server(actors: Actors, client: Client, world: NodeWorld, number: int) 
     impl = actors.build(world, shape, number)
     group.busy[client.name] = 0
     try:
-        node = await impl.node.open(world, client.name, group.names, MACHINE, options_of(shape),
+        node = await impl.node.open(world, client.name, group.names, MACHINE, options(shape),
                                     group.recorded(client, impl.step))
     except (DiskFailed, DiskFull):
         await ended(group.machines, client)
@@ -115,7 +118,7 @@ async def server(actors: Actors, client: Client, world: NodeWorld, number: int) 
         raise Failure("safety", f"raft:{type(error).__name__}", f"{client.name} does not start: {error}") from None
     group.opened(client.name, node)
     callers = [world.clock.spawn(caller(actors, client, world, f"{number}.{n}"), f"caller{n}") for n in range(shape.callers)]
-    callers += [world.clock.spawn(reader(actors, client, world, n), f"reader{n}") for n in range(shape.readers)]
+    callers += [world.clock.spawn((reads or reader)(actors, client, world, n), f"reader{n}") for n in range(shape.readers)]
     while not group.is_done():
         await world.clock.sleep_ms(TICK_MS)
         if node.stopped:

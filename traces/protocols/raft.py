@@ -63,6 +63,7 @@ class Step(NamedTuple):
     synced: int  # number of the latest save that this step takes for durable; 0: none became durable
     agreed: int  # up to which index it told the leader of its term that their logs agree; 0: it told nothing
     found: tuple[int, str, tuple[int, int], tuple[int, ...]] | None  # a restart: term, vote, base, terms
+    reads: tuple = ()  # what it did for reads: traces/protocols/consistent_read.py
 
 
 def body_of(step: Step) -> bytes:

@@ -4,6 +4,8 @@ A node is given `recorded(step)` in the place of the core's `step`. It takes the
 the properties that need no model.
 """
 
+from collections.abc import Callable
+
 from highwater.dst.actors import Actors
 from highwater.dst.scenarios.replicated.disks import durable_log
 from highwater.dst.scenarios.replicated.properties import Properties
@@ -23,6 +25,8 @@ from highwater.traces.refine import Failure
 
 class Group:
     """The nodes of one run."""
+
+    reads_of: Callable[[State, Input, State, tuple[Output, ...]], tuple] | None = None  # what a step did for reads
 
     def __init__(self, actors: Actors):
         assert actors.machines is not None
@@ -90,7 +94,8 @@ class Group:
                 save = output
             elif type(output) is Send and type(output.message) is Appended and output.message.term == after.term:
                 agreed = max(agreed, output.message.match_index)
-        if not (save or restarts or agreed or after.commit != before.commit or after.role != before.role
+        reads = self.reads_of(before, given, after, outputs) if self.reads_of else ()
+        if not (save or restarts or agreed or reads or after.commit != before.commit or after.role != before.role
                 or after.term != before.term or after.durable.number != before.durable.number):
             return
         body = mapping.body_of(mapping.Step(
@@ -99,7 +104,7 @@ class Group:
                                   tuple([entry.term for entry in save.entries]), save.base),
             after.durable.number if after.durable.number != before.durable.number else 0, agreed,
             (given.term, given.vote, (given.log.base_index, given.log.base_term),
-             tuple([entry.term for entry in given.log.entries])) if isinstance(given, Restart) else None))
+             tuple([entry.term for entry in given.log.entries])) if isinstance(given, Restart) else None, reads))
         self.machines.observe(NEW(Event, (self.actors.kernel.now_ms, 0, server, "step", name_of(given), "", "", 0, "", body, (),
                                           False, True, False)))
         self.properties.check(before, after, 1 if restarts else save and save.first_index)

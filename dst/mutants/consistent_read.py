@@ -1,0 +1,81 @@
+"""Known-bad reads of Raft nodes: the real core or the real node, each without one safeguard of a consistent read.
+
+traces/protocols/consistent_read.py judges them, and what callers saw.
+"""
+
+from typing import Any
+
+from highwater.dst.mutants.raft import half, node_of, stepping
+from highwater.dst.scenario import Build, Mutants
+from highwater.impl.node_world import NodeWorld
+from highwater.impl.raft import core, elections, reads, terms
+from highwater.impl.raft.machine import Machine
+from highwater.impl.raft.node import Node, Options
+from highwater.impl.raft.state import PendingRead, ReadReady, ReadRefused, State
+
+own_begin, own_lead = reads.begin, elections.lead
+AFTER_MS = 250  # between the wait and the read, where they are two calls
+
+
+def read_at_once(state: State, name: str, asker: str) -> State:
+    return reads.ready(state, PendingRead(name, asker, state.commit))
+
+
+def read_by_any_round(state: State, name: str, asker: str) -> State:
+    """Let an answer to an earlier round confirm a read."""
+    after = own_begin(state, name, asker)
+    return after._replace(reads=tuple(one._replace(round=min(one.round, state.round)) for one in after.reads))
+
+
+def always(*given: Any) -> bool:
+    return True
+
+
+def reads_stay(state: State, leader: str) -> State:
+    """Keep the reads of a leader that is deposed."""
+    return state
+
+
+def lead_with_reads(state: State) -> State:
+    """Confirm the reads of an earlier term by the first round of this one."""
+    after = own_lead(state)
+    return after._replace(reads=tuple(one._replace(round=1) for one in state.reads if one.index is not None))
+
+
+class ReadUnapplied(Node):
+    """Answers a read once the node knows its index, whether it has applied it or not."""
+
+    def _answer_read(self, output: ReadReady | ReadRefused) -> None:
+        super()._answer_read(output)
+        for _, waiter in self.readers:
+            waiter.done()
+
+
+class ReadLater(Node):
+    """Waits in one call and reads in another one, which may meet a process that has started again since."""
+
+    def __init__(self, world: NodeWorld, me: str, voters: Any, machine: Machine, options: Options, step: core.Step):
+        super().__init__(world, me, voters, machine, options, step)
+        world.disk.serving = self  # pyright: ignore[reportAttributeAccessIssue]  # the disk outlives the process
+
+    async def read(self) -> Any:
+        await super().read()
+        await self.world.clock.sleep_ms(AFTER_MS)
+        return self.world.disk.serving.value  # pyright: ignore[reportAttributeAccessIssue]
+
+
+BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
+    "read_unapplied": ("a read is answered before its index is applied", node_of(ReadUnapplied)),
+    "read_later": ("a restart may come between the wait and the read", node_of(ReadLater)),
+    "read_at_once": ("a leader answers reads without asking a quorum", stepping((reads, "begin", read_at_once))),
+    "read_by_old_round": ("an answer to an earlier round confirms a read", stepping((reads, "begin", read_by_any_round))),
+    "read_before_own_term": ("a new leader answers reads before it has committed", stepping((reads, "knows_commits", always))),
+    "read_of_earlier_term": ("a leader that is elected again confirms the reads of its earlier term", stepping(
+        (terms, "refuse_reads", reads_stay), (elections, "lead", lead_with_reads))),
+    "half_confirms": ("half of the servers confirm a read", stepping((reads, "majority", half))),
+}
+MODEL, HARM = ("refinement:Server.",), ("history:stale read", "history:read went back")
+ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
+    **dict.fromkeys(BUILDS, (MODEL, HARM)),
+}
+MUTANTS = Mutants(BUILDS, ORACLES)
