@@ -77,5 +77,6 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
 MODEL, HARM = ("refinement:Server.",), ("history:stale read", "history:read went back")
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     **dict.fromkeys(BUILDS, (MODEL, HARM)),
+    **dict.fromkeys(("read_by_old_round", "read_of_earlier_term"), (MODEL, ())),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)
