@@ -1,7 +1,7 @@
 """Simulate a group of nodes of impl/raft whose callers read at any node, under faults of disks and network.
 
 The nodes and those who propose are the scenario raft's. traces/protocols/consistent_read.py judges each read beside each step
-of each node. Nodes that start again have applied nothing yet, so a restart is a restore.
+of each node. A node that starts again has applied what its snapshot has, so a restart is a restore.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,8 @@ class Shape(raft.Shape):
 
 def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, servers=(3, 3, 3, 5), proposals=(3, 2, 4), readers=(2, 1, 3), segment_bytes=(600, 200, 100_000),
-                       hardware=("usual", "slow network", "slow disks"), pause_ms=(60, 1, 200), chaos=(30, 60, 10))
+                       hardware=("usual", "slow network", "slow disks"), pause_ms=(60, 1, 200), chaos=(30, 60, 10),
+                       snapshot_entries=(0, 3), keep_entries=(2, 0))
 
 
 def trace_of(shape: Shape) -> Trace:

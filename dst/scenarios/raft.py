@@ -1,4 +1,5 @@
-"""Simulate a group of nodes of impl/raft, and callers that propose and read, under faults of disks and network.
+"""Simulate a group of nodes of impl/raft, and callers that propose and read, under faults of disks and network. In some runs the
+nodes make snapshots, and an operator hands leadership over.
 
 traces/protocols/raft.py judges each step of each node, and dst/scenarios/replicated/properties.py all nodes at once. Callers
 run on the nodes' machines, and crash with them. They ask the leader, as far as their node knows it. Once the faults have
@@ -21,6 +22,7 @@ from highwater.impl.raft import core
 from highwater.impl.raft.faults import FolderRefused
 from highwater.impl.raft.machine import Command, Machine
 from highwater.impl.raft.node import Node, Options
+from highwater.impl.raft.snapshots import TEMPORARY
 from highwater.impl.raft.state import Config
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
@@ -44,9 +46,9 @@ class Shape(BaseShape):
     callers: int = 1  # of each server
     readers: int = 1  # of each server
     segment_bytes: int = 600
-    # Applied between two snapshots; 0: none is made. It is not drawn: the model has no step for a server that installs the
-    # snapshot of an earlier term's leader after it has voted in a later term, so about one run in a thousand is refused.
-    snapshot_entries: int = 0
+    snapshot_entries: int = 0  # applied between two snapshots; 0: none is made
+    keep_entries: int = 2  # stay in the log before a snapshot
+    transfers: int = 0  # of leadership, that an operator asks for
     hardware: str = "usual"  # name of a Hardware in dst/world/node_faults.py
     pause_ms: int = 60  # between two operations of a caller, at most
 
@@ -58,7 +60,8 @@ MOST_READS = 40  # of a reader in one life of its server
 def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, servers=(3, 3, 3, 5), proposals=(3, 2, 5), callers=(1, 2), readers=(1, 0, 2),
                        segment_bytes=(600, 200, 100_000),
-                       hardware=("usual", "usual", "slow network", "slow disks"), pause_ms=(60, 1, 200), chaos=(30, 60, 10))
+                       hardware=("usual", "usual", "slow network", "slow disks"), pause_ms=(60, 1, 200), chaos=(30, 60, 10),
+                       snapshot_entries=(0, 3, 6), keep_entries=(2, 0), transfers=(0, 0, 3))
 
 
 def length(shape: Shape) -> int:
@@ -95,7 +98,7 @@ def production(world: Any, shape: Shape, number: int) -> Impl:
 def options_of(shape: Shape) -> Options:
     config = Config(election_ticks=ELECTION_TICKS, heartbeat_ticks=HEARTBEAT_TICKS)
     return Options(config, TICK_MS, DISK_LIMIT_MS, read_retry_ms=150, snapshot_entries=shape.snapshot_entries or NEVER,
-                   keep_entries=2, segment_bytes=shape.segment_bytes, chunk_bytes=60, fetch_retry_ms=60)
+                   keep_entries=shape.keep_entries, segment_bytes=shape.segment_bytes, chunk_bytes=60, fetch_retry_ms=60)
 
 
 async def server(actors: Actors, client: Client, world: NodeWorld, number: int, reads: Work | None = None,
@@ -119,6 +122,7 @@ async def server(actors: Actors, client: Client, world: NodeWorld, number: int, 
     group.opened(client.name, node)
     callers = [world.clock.spawn(caller(actors, client, world, f"{number}.{n}"), f"caller{n}") for n in range(shape.callers)]
     callers += [world.clock.spawn((reads or reader)(actors, client, world, n), f"reader{n}") for n in range(shape.readers)]
+    callers += [world.clock.spawn(operator(actors, client, world), "operator")] if number == 0 and group.transfers else []
     while not group.is_done():
         await world.clock.sleep_ms(TICK_MS)
         if node.stopped:
@@ -171,6 +175,19 @@ async def reader(actors: Actors, client: Client, world: NodeWorld, number: int) 
             await world.clock.sleep_ms(TICK_MS)
 
 
+async def operator(actors: Actors, client: Client, world: NodeWorld) -> None:
+    """Now and then ask the leader to hand over to some server."""
+    group = group_of(actors)
+    me = Client(f"{client.name}/operator", of=client)
+    while group.transfers:
+        group.transfers -= 1
+        await world.clock.sleep_ms(1 + actors.choose(me.sites["pause"], 2 * ELECTION_MS))
+        target = group.names[actors.choose(me.sites["target"], len(group.names))]
+        call = asked(actors, me, group, group.open[client.name][0].state.leader).transfer(target)
+        said = await said_by(CALLS, "transfer", world.clock.timeout(CALL_MS, call))
+        actors.tell(me, said.told, b"", keys=said.keys)
+
+
 def asked(actors: Actors, me: Client, group: Group, usual: str) -> Node:
     """Return the node that a caller asks: the usual one, or now and then another one that is up."""
     assert me.of is not None
@@ -197,6 +214,12 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
             last[e.client] = step.last
             if step.found and step.found[3]:
                 found.add("restart with a log")
+            if step.found and step.found[2][0]:
+                found.add("restart with a snapshot")
+            if step.save and step.save.base:
+                found.add("snapshot installed")
+        elif e.op == "remove" and e.key == TEMPORARY:
+            found.add("unfinished snapshot removed")
         elif e.kind == "died" and e.keys:
             found.add("unsynced bytes lost")
     return found | ({"several leaders"} if len(terms) > 1 else set())
@@ -217,9 +240,10 @@ SCENARIO = Scenario(
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,
-    told=("committed", "failed", "unknown", "read", "not read"),
+    told=("committed", "failed", "unknown", "read", "not read", "transferred", "not transferred"),
     waits_ms=lambda shape: (shape.pause_ms, ELECTION_MS, DISK_LIMIT_MS),
-    moments=("several leaders", "restart with a log", "unsynced bytes lost", "entries overwritten"),
+    moments=("several leaders", "restart with a log", "unsynced bytes lost", "entries overwritten", "restart with a snapshot",
+             "snapshot installed", "unfinished snapshot removed"),
     moments_of=moments_of,
     nodes=("Server",),
     hardware=lambda shape: HARDWARE[shape.hardware],

@@ -6,7 +6,9 @@ The follower's side of replication.
 from highwater.impl.raft.effects import begin_anew, emit, put, send_in_term, send_when_durable
 from highwater.impl.raft.entries import agreeing, last_index, term_at
 from highwater.impl.raft.messages import Append, Appended, Conflict, Heartbeat, HeartbeatReply, InstallSnapshot
+from highwater.impl.raft.replication import commit_up_to
 from highwater.impl.raft.state import FOLLOWER, LEADER, FetchSnapshot, Restore, State
+from highwater.impl.raft.terms import become_follower
 
 
 class Contradiction(Exception):
@@ -54,10 +56,14 @@ def heartbeat(state: State, leader: str, message: Heartbeat) -> State:
 
 
 def offered(state: State, leader: str, message: InstallSnapshot) -> State:
-    """Fetch the offered snapshot, unless the log has as much, or a fetch is under way."""
+    """Fetch the offered snapshot, unless the log has as much, or a fetch is under way.
+
+    The term must be durable before. Otherwise a restart might find the snapshot in an earlier term. The leader of that term may
+    have other entries there, and would seem to contradict what is committed.
+    """
     if message.index <= state.commit:
         return send_when_durable(state, leader, Appended(state.term, state.commit))
-    if state.fetching is not None:
+    if state.fetching is not None or state.durable.term != state.term:
         return state
     state = state._replace(fetching=(message.index, message.last_term))
     return emit(state, FetchSnapshot(leader, message.index, message.last_term))
@@ -66,13 +72,21 @@ def offered(state: State, leader: str, message: InstallSnapshot) -> State:
 def installed(state: State, index: int, last_term: int) -> State:
     """Go on after an installed snapshot, which only holds what is committed. A log that has its last entry stays.
 
-    A server that leads by now has all of it in its log.
+    A server that leads by now has all of it in its log, and learns that it is committed. A candidate that lacks some of it is
+    elected by nobody.
     """
     state = state._replace(fetching=None)
-    if index <= state.commit or state.role == LEADER:
+    if index <= state.commit:
         return state
     if term_at(state.log, index) != last_term:
+        if state.role == LEADER:
+            raise Contradiction(f"{state.me}: a snapshot has entry {index} of term {last_term}, which is committed, and the "
+                                f"leader of term {state.term} lacks it: compare the logs before any node is restarted")
+        if state.role != FOLLOWER:
+            state = become_follower(state, state.term, "")
         state = begin_anew(state, index, last_term)
+    elif state.role == LEADER:
+        state = commit_up_to(state, index)
     state = emit(state._replace(commit=index, snapshot=(index, last_term)), Restore(index))
     if state.role == FOLLOWER and state.leader:
         state = send_when_durable(state, state.leader, Appended(state.term, index))

@@ -193,6 +193,7 @@ class Replay:
     def __init__(self):
         self.term, self.vote, self.batch = 0, "", 0
         self.base, self.entries = (0, 0), list[Entry]()
+        self.is_compacted = False  # segments may have been removed before the one with which the log begins
         self.segments: list[tuple[int, int]] = []  # (number, index of the entry before it)
 
     def add(self, segment: Segment) -> None:
@@ -208,8 +209,8 @@ class Replay:
                 else:
                     entries.append(Entry(record.term, record.body[0], record.body[1:]))
             elif record.type == TRUNCATE:
-                if record.index < self.base[0] and len(self.segments) == 1 and not segment.anew:
-                    # The segments before this one were removed. A snapshot covers what they had, and the next entry, too.
+                if record.index < self.base[0] and self.is_compacted:
+                    # Segments were removed before the oldest. A snapshot covers what they had, and the next entry, too.
                     self.base, index = (record.index, UNKNOWN), record.index
                     entries.clear()
                     start = record.end
@@ -233,7 +234,7 @@ class Replay:
         """Go on with a segment, which follows the ones before it, or lets the log begin anew."""
         last = self.base[0] + len(self.entries), self.entries[-1].term if self.entries else self.base[1]
         if not self.segments or segment.anew:
-            self.base, self.entries = (head.index, head.term), []
+            self.base, self.entries, self.is_compacted = (head.index, head.term), [], not segment.anew
         elif last != (head.index, head.term) or head.batch != self.batch + 1:
             raise Damaged(segment.name, 0, f"it goes on after entry {head.index:,} of term {head.term:,} with batch "
                                            f"{head.batch:,}, and the log before it ends with entry {last[0]:,} of term "

@@ -147,10 +147,14 @@ def advance_commit(state: State) -> State:
     index = matches[majority(state) - 1]
     if index <= state.commit or not may_commit(state, index):
         return state
+    return reads.begin_waiting(send_appends(commit_up_to(state, index), even_empty=True))
+
+
+def commit_up_to(state: State, index: int) -> State:
+    """Take all up to `index` for committed."""
     bodies = sum(len(entry.body) for entry in state.log.entries[state.commit - state.log.base_index:
                                                                 index - state.log.base_index])
-    state = state._replace(commit=index, uncommitted_bytes=state.uncommitted_bytes - bodies)
-    return reads.begin_waiting(send_appends(state, even_empty=True))
+    return state._replace(commit=index, uncommitted_bytes=state.uncommitted_bytes - bodies)
 
 
 def own_match(state: State) -> int:

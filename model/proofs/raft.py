@@ -22,10 +22,9 @@ Logs
   are equal up to n.
 Acknowledgements
 - AckIsKnown: a server that has acknowledged n entries of E(t) has at least the term t, and E(t) has n entries.
-- Retained: an acknowledged entry of term t is on the disk of s. Or E(u) of a later term u, at most the term of s, does not
-  have it.
-- VoteFact: a server that has acknowledged such an entry, and voted in a later term w, voted for a candidate that has it. Or
-  E(u) of a term u after t, at most w, does not have it.
+- Retained: an acknowledged entry of term t is on the disk of s. Or E(u) of a later term u does not have it.
+- VoteFact: a server that has acknowledged such an entry, and voted in a later term, voted for a candidate that has it. Or E(u)
+  of a term u after t does not have it.
 - NeverChosen: if E(t) has an entry of term t that a later E(u) does not have, then each quorum has a server that has not
   acknowledged it and has voted in a later term. Such a server never will acknowledge it.
 - CommitIsAcked: what the leader of t has committed ends with an entry of term t that a quorum has acknowledged.
@@ -65,7 +64,7 @@ FIELDS = {
         "ruled": (Term, bool), "leads": (Term, Server, bool), "e": (Term, Place, Term), "e_size": (Term, Place),
         "acked": (Term, Server, Place), "disk": (Server, Place, Term), "size": (Server, Place), "committed": (Term, Place),
         "applied": (Place, Term, bool),
-        "restarts": (Count,), "ahead": (Count,), "learned": (Count,), "seen": (Count,),
+        "restarts": (Count,), "ahead": (Count,), "learned": (Count,), "seen": (Count,), "installed": (Count,), "torn": (Count,),
     },
     "Server": {
         "pc": (Literal["Follower", "Candidate", "Leader"],), "term": (Term,), "vote": (Server, bool), "commit": (Place,),
@@ -81,7 +80,8 @@ def meaning(_: Any) -> dict:
 def initial(c: m.Constants) -> dict[str, dict]:
     shared = {"stood": nothing, "cl": zero, "cl_size": zero, "voted": nothing, "latest": zero, "ruled": nothing,
               "leads": nothing, "e": zero, "e_size": zero, "acked": zero, "disk": zero, "size": zero, "committed": zero,
-              "applied": nothing, "restarts": 0, "ahead": 0, "learned": 0, "seen": 0}
+              "applied": nothing, "restarts": 0, "ahead": 0, "learned": 0, "seen": 0,
+              "installed": 0, "torn": 0}
     return {"": shared, "Server": {"pc": "Follower", "term": 0, "vote": nothing, "commit": 0}}
 
 
@@ -187,6 +187,24 @@ def learn_commit(c, s, w, n: Place):
     yield guard, (n,), applied.but(learned=one_more(s.learned, c.LEARNED)), w.but(commit=n)
 
 
+def install(c, s, w, t: Term, n: Place):
+    me, ends = w.me, s.e(t, n)
+    guard = And(room(s.installed, c.INSTALLED), n >= 1, n <= (s.committed(t) if c.SNAPSHOT_COMMITTED else s.e_size(t)),
+                Not(prefix(s, n, lambda i: s.disk(me, i), lambda i: s.e(t, i))))
+    s2 = s.but(installed=one_more(s.installed, c.INSTALLED), size=lambda x: If(x == me, n, s.size(x)),
+               disk=lambda x, i: If(x == me, If(i <= n, s.e(t, i), 0), s.disk(x, i)))
+    yield And(guard, ends <= w.term), (t, n), s2, w.but(pc="Follower")
+    yield And(guard, ends > w.term), (t, n), s2, w.but(pc="Follower", term=ends, vote=nothing)
+
+
+def tear(c, s, w, n: Place):
+    me, t = w.me, w.term
+    guard = And(room(s.torn, c.TORN), s.ruled(t), n >= 0, n < s.size(me), n < s.e_size(t), s.disk(me, n + 1) != s.e(t, n + 1),
+                prefix(s, n, lambda i: s.disk(me, i), lambda i: s.e(t, i)))
+    yield guard, (n,), s.but(torn=one_more(s.torn, c.TORN), size=lambda x: If(x == me, n, s.size(x)),
+                             disk=lambda x, i: If(And(x == me, i > n), 0, s.disk(x, i))), w.but(pc="Follower")
+
+
 def restart(c, s, w, n: Place):
     me = w.me
     guard = And(room(s.restarts, c.RESTARTS), n <= s.size(me), n >= (s.size(me) if c.SYNC_LOG else 0))
@@ -198,7 +216,8 @@ def restart(c, s, w, n: Place):
 
 ACTIONS = {"Server": {
     "Timeout": timeout, "Grant": grant, "BecomeLeader": become_leader, "SeeTerm": see_term, "Propose": propose,
-    "Accept": accept, "AdvanceCommit": advance_commit, "LearnCommit": learn_commit, "Restart": restart,
+    "Accept": accept, "AdvanceCommit": advance_commit, "LearnCommit": learn_commit, "Install": install,
+    "Restart": restart, "Tear": tear,
 }}
 
 
@@ -330,19 +349,19 @@ def ack_is_known(c, s, w: Server, t: Term):
     return And(n >= 0, n <= s.e_size(t), Implies(n > 0, And(s.ruled(t), t <= w.term)))
 
 
-def differs(s, t, n, upto):
-    """Say that a leader after t, of at most the term `upto`, has no entry of term t at place n."""
-    return s.some(Term, lambda u: And(t < u, u <= upto, s.ruled(u), s.e(u, n) != t))
+def differs(s, t, n):
+    """Say that a leader after t has no entry of term t at place n."""
+    return s.some(Term, lambda u: And(t < u, s.ruled(u), s.e(u, n) != t))
 
 
 def retained(c, s, w: Server, t: Term, n: Place):
-    return Implies(And(n >= 1, n <= s.acked(t, w.me), s.e(t, n) == t), Or(s.disk(w.me, n) == t, differs(s, t, n, w.term)))
+    return Implies(And(n >= 1, n <= s.acked(t, w.me), s.e(t, n) == t), Or(s.disk(w.me, n) == t, differs(s, t, n)))
 
 
 def vote_fact(c, s, t: Term, u: Term, n: Place):
     return s.every(Server, lambda x: s.every(Server, lambda y: Implies(
         And(t < u, s.voted(u, x, y), n >= 1, n <= s.acked(t, x), s.e(t, n) == t),
-        Or(s.cl(u, y, n) == t, differs(s, t, n, u)))))
+        Or(s.cl(u, y, n) == t, differs(s, t, n)))))
 
 
 def never_chosen(c, s, t: Term, u: Term, n: Place, q: Quorum):
@@ -433,11 +452,17 @@ MORE = {  # the queries that need something else: "Lemma" and "Property" are of 
     ("Server.Propose", "NeverChosen"): ("LaterIsVoted", "AckIsKnown", "LatestIsKnown", "LeaderLog"),
     ("Server.AdvanceCommit", "LeaderLeads"): ("OneLeaderPerTerm", "LeaderLog", "LeaderIsKnown"),
     ("Server.Accept", "Retained"): ("AckIsKnown", "DiskMatches", "LeaderMatches", "DiskLog", "LeaderLog"),
+    ("Server.Install", "DiskLog"): ("LeaderLog", "CommitIsAcked"),
+    ("Server.Install", "Retained"): ("LeaderHasCommit", "DiskMatches", "LeaderMatches", "DiskLog", "LeaderLog", "CommitIsAcked"),
+    ("Server.Tear", "Retained"): ("AckIsKnown", "DiskMatches", "LeaderMatches", "DiskLog", "LeaderLog"),
 }
 NEEDS = {(f"Server.{action}", clause): needs for action in ACTIONS["Server"] for clause, needs in BASE.items()} | MORE
 
 
 # --- the model's values as tables, and back -------------------------------------------------------------------------------
+
+COUNTERS = ("restarts", "ahead", "learned", "seen", "installed", "torn")
+
 
 def read(role: str, value: Any) -> Tables:
     tables = value._asdict()
@@ -456,7 +481,7 @@ def read(role: str, value: Any) -> Tables:
     latest: dict[int, int] = defaultdict(int)
     for t, who, _ in sorted(value.votes):
         latest[who] = max(latest[who], t)
-    counters = {name: tables[name] for name in ("restarts", "ahead", "learned", "seen")}
+    counters = {name: tables[name] for name in COUNTERS}
     return counters | {
         "stood": frozenset(stood), "cl": entries(stood), "cl_size": sizes(stood), "voted": value.votes, "latest": latest,
         "ruled": frozenset(t for t, *_ in value.leaders), "leads": frozenset((t, who) for t, who, _ in value.leaders),
@@ -477,13 +502,13 @@ def write(role: str, t: Tables) -> Any:
         leaders=tuple(sorted((u, who, log("e", t["e_size"][u], u)) for u, who in t["leads"])),
         acks=frozenset((u, who, n) for (u, who), n in t["acked"].items() if n),
         logs=tuple(log("disk", n, who) for who, n in sorted(t["size"].items())),
-        **{name: t[name] for name in ("restarts", "ahead", "learned", "seen")},
+        **{name: t[name] for name in COUNTERS},
         commits=frozenset((u, n) for u, n in t["committed"].items() if n), applied=t["applied"])
 
 
 def scope(c: Any) -> Scope:  # a Constants without None
     """Return all values of each sort in an instance in which everything is bounded."""
-    most = max(c.RESTARTS, c.AHEAD, c.LEARNED, c.SEEN, 1)
+    most = max(c.RESTARTS, c.AHEAD, c.LEARNED, c.SEEN, c.INSTALLED, c.TORN, 1)
     return {Term: [*range(c.MAX_TERM + 1)], Place: [*range(c.MAX_LOG + 1)], Count: [*range(most + 1)],
             Quorum: [*combinations(range(c.SERVERS), m.quorum(c))], Server: [*range(c.SERVERS)]}
 
@@ -492,19 +517,20 @@ def scope(c: Any) -> Scope:  # a Constants without None
 SMALL = scope(m.Constants(RESTARTS=1))
 SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, axioms={"Meet": meet},
                 lemmas=LEMMAS, needs=NEEDS)
-UNBOUNDED = dict.fromkeys(("CANDIDATES", "MAX_TERM", "MAX_LOG", "AHEAD", "LEARNED", "SEEN", "RESTARTS"))
+UNBOUNDED = dict.fromkeys(("CANDIDATES", "MAX_TERM", "MAX_LOG", "AHEAD", "LEARNED", "SEEN", "INSTALLED", "RESTARTS", "TORN"))
 SAFEGUARDS = {"VOTE_ONCE", "UP_TO_DATE", "MAJORITY", "PREV_MATCH", "OWN_TERM", "COMMIT_MATCHED", "SYNC_VOTE", "SYNC_LOG",
-              "SYNC_OWN"}
+              "SYNC_OWN", "SNAPSHOT_COMMITTED"}
 SAFEGUARDS_OFF = tuple({name: False} for name in m.Constants._fields if name in SAFEGUARDS)
 SYSTEMS = {"": {}}  # that are proved
 # Instances for the tie that together take every action.
 INSTANCES: tuple[dict[str, Any], ...] = (
     {}, {"AHEAD": 1, "CANDIDATES": 1}, {"LEARNED": 1, "CANDIDATES": 1, "MAX_TERM": 1}, {"SEEN": 1, "MAX_LOG": 0},
-    {"RESTARTS": 1, "CANDIDATES": 1, "MAX_TERM": 1},
+    {"RESTARTS": 1, "CANDIDATES": 1, "MAX_TERM": 1}, {"INSTALLED": 1, "CANDIDATES": 1, "MAX_TERM": 1},
+    {"TORN": 1, "SERVERS": 2, "UP_TO_DATE": False},  # with it two leaders in conflict take three servers, and many more states
 )
 NEAREST, UNTAKEN = 1_000, frozenset[str]()
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
-WALKED = {"CANDIDATES": 3, "MAX_TERM": 4, "MAX_LOG": 3, "AHEAD": 2, "LEARNED": 2, "SEEN": 2, "RESTARTS": 2}
+WALKED = {"CANDIDATES": 3, "MAX_TERM": 4, "MAX_LOG": 3, "AHEAD": 2, "LEARNED": 2, "SEEN": 2, "INSTALLED": 2, "RESTARTS": 2, "TORN": 2}
 WALKS, STEPS = 6, 60
 
 

@@ -4,7 +4,8 @@ for whoever applies it.
 The replicated log of Raft: elections, replication, commit, restart. specs/Raft.fizz has the same names, states and labelled
 edges. There are no queues of messages. What is sent stays as a fact: candidacies, votes, the log of each leader, and
 acknowledgements. A message is a fact that is read late, twice, or never, so delay, loss, duplication and reordering need no
-actions. An append is any prefix of a leader's log, and so is an installed snapshot.
+actions. An append is any prefix of a leader's log. A snapshot is a prefix that is committed, of any term: it may arrive after
+its leader was deposed.
 
 A log is a tuple of terms, one for each entry. `logs` are the logs on the disks. An action of a server is the moment when what
 it writes is durable, because only then may its message be sent. The one exception is a leader: it may send its entries before
@@ -36,8 +37,10 @@ class Constants(NamedTuple):
     AHEAD: int | None = 0  # entries, in all, that a leader sends before its own sync
     LEARNED: int | None = 0  # commits, in all, that a server hears of
     SEEN: int | None = 0  # terms, in all, that a server adopts without a vote or an entry
+    INSTALLED: int | None = 0  # snapshots, in all, that a server installs
     # Faults, each bounded
     RESTARTS: int | None = 0
+    TORN: int | None = 0  # writes, in all, of which a server's disk keeps the cut of its log and none of the entries
     # Safeguards: switch one off and a property must fail
     VOTE_ONCE: bool = True  # a server votes for one candidate in a term
     UP_TO_DATE: bool = True  # a candidate whose log ends earlier than the voter's gets no vote
@@ -45,13 +48,14 @@ class Constants(NamedTuple):
     PREV_MATCH: bool = True  # a server appends an entry if all before it are the leader's; False: to any log of that length
     OWN_TERM: bool = True  # a leader commits by counting acknowledgements of entries of its own term only
     COMMIT_MATCHED: bool = True  # a server takes for committed what it knows to be the leader's; False: any entry there
+    SNAPSHOT_COMMITTED: bool = True  # a snapshot has committed entries only; False: any that a leader has
     SYNC_VOTE: bool = True  # term and vote are durable before the vote is sent; False: a restart loses them
     SYNC_LOG: bool = True  # entries are durable before they are acknowledged; False: a restart loses any tail of them
     SYNC_OWN: bool = True  # a leader counts itself after its own sync; False: as soon as it has sent the entries
 
 
 LIMITS = {  # the values that an instance may have
-    **dict.fromkeys(("CANDIDATES", "MAX_TERM", "MAX_LOG", "AHEAD", "LEARNED", "SEEN", "RESTARTS"), MANY), "SERVERS": MANY[1:]}
+    **dict.fromkeys(("CANDIDATES", "MAX_TERM", "MAX_LOG", "AHEAD", "LEARNED", "SEEN", "INSTALLED", "RESTARTS", "TORN"), MANY), "SERVERS": MANY[1:]}
 
 Term = int
 Log = tuple[Term, ...]
@@ -67,6 +71,8 @@ class Shared(NamedTuple):
     ahead: int
     learned: int
     seen: int
+    installed: int
+    torn: int
     # ghosts
     commits: frozenset[tuple[Term, int]]  # (term of the leader, how much of its log it has committed): the largest
     applied: frozenset[tuple[int, Term]]  # (place, entry) of what servers took for committed because they heard so
@@ -197,6 +203,31 @@ def learn_commit(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
                 yield (n,), s._replace(learned=one_more(s.learned, c.LEARNED), applied=applied), w._replace(commit=n)
 
 
+def install(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
+    """A server has a snapshot of the first n entries of a leader's log on its disk, in the place of a log without them. They
+    are committed. The server acknowledges nothing, and its term may be a later one."""
+    if below(s.installed, c.INSTALLED):
+        s2 = s._replace(installed=one_more(s.installed, c.INSTALLED))
+        for t, most in sorted(s.commits) if c.SNAPSHOT_COMMITTED else [(t, len(log)) for t, _, log in s.leaders]:
+            for n in range(1, most + 1):
+                log = led(s, t)[:n]
+                if s.logs[me][:n] != log:
+                    term = max(w.term, log[-1])
+                    after = w._replace(pc="Follower", term=term, vote=w.vote if term == w.term else None)
+                    yield (t, n), with_log(s2, me, log), after
+
+
+def tear(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
+    """A server writes entries of its leader in the place of others, and the write is torn: the others are gone from its disk,
+    and the leader's are not there."""
+    if below(s.torn, c.TORN):
+        log = s.logs[me]
+        for sent in [of for t, _, of in s.leaders if t == w.term]:
+            for n in range(min(len(log), len(sent))):
+                if log[:n] == sent[:n] and log[n] != sent[n]:
+                    yield (n,), with_log(s._replace(torn=one_more(s.torn, c.TORN)), me, log[:n]), w._replace(pc="Follower")
+
+
 def restart(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A server starts again with what is on its disk."""
     if below(s.restarts, c.RESTARTS):
@@ -288,13 +319,19 @@ def follower_learns(c: Constants, s: Shared, w: Server) -> bool:
     return w.commit > 0 and w.pc == "Follower"
 
 
+def snapshot_is_of_earlier_term(c: Constants, s: Shared, w: Server) -> bool:
+    """A server has installed a snapshot, and is in a later term than all that committed it."""
+    return s.installed > 0 and bool(s.commits) and w.term > max(s.commits)[0]
+
+
 def committed_survives_restart(c: Constants, s: Shared) -> bool:
     return bool(s.commits) and s.restarts > 0
 
 
 SERVER = {
     "Timeout": timeout, "Grant": grant, "BecomeLeader": become_leader, "SeeTerm": see_term, "Propose": propose,
-    "Accept": accept, "AdvanceCommit": advance_commit, "LearnCommit": learn_commit, "Restart": restart,
+    "Accept": accept, "AdvanceCommit": advance_commit, "LearnCommit": learn_commit, "Install": install, "Restart": restart,
+    "Tear": tear,
 }
 ROLES = {"Server": SERVER}
 
@@ -315,6 +352,7 @@ SOMETIMES = {
     "EarlierTermIsCommitted": (None, earlier_term_is_committed),
     "CommittedBeforeOwnSync": (None, committed_before_own_sync),
     "FollowerLearns": ("Server", follower_learns),
+    "SnapshotIsOfEarlierTerm": ("Server", snapshot_is_of_earlier_term),
     "CommittedSurvivesRestart": (None, committed_survives_restart),
 }
 
@@ -338,7 +376,7 @@ def renamed_servers(part: tuple, names: tuple[int, ...]) -> tuple:
 
 def initial(c: Constants) -> tuple[Shared, tuple[Server, ...]]:
     nobody: frozenset = frozenset()
-    s = Shared(nobody, nobody, (), nobody, ((),) * c.SERVERS, 0, 0, 0, 0, nobody, nobody)
+    s = Shared(nobody, nobody, (), nobody, ((),) * c.SERVERS, 0, 0, 0, 0, 0, 0, nobody, nobody)
     if not c.ELECTED:
         return s, (Server(),) * c.SERVERS
     s = s._replace(cands=frozenset({(1, 0, ())}), votes=frozenset((1, i, 0) for i in range(c.SERVERS)), leaders=((1, 0, ()),))
@@ -351,6 +389,8 @@ def absent(c: Constants) -> Iterator[str]:
         yield "CommittedBeforeOwnSync"
     if c.LEARNED == 0:
         yield "FollowerLearns"
+    if c.INSTALLED == 0:
+        yield "SnapshotIsOfEarlierTerm"
     if c.RESTARTS == 0:
         yield "CommittedSurvivesRestart"
     if c.MAX_LOG is not None and c.MAX_LOG < 2:

@@ -23,7 +23,8 @@ def followed(constants, *steps):
 
 @pytest.mark.parametrize("changed, states, transitions", [
     ({}, 3_213, 6_246), ({"CANDIDATES": 3}, 10_620, 20_811), ({"ELECTED": True, "MAX_LOG": 2}, 2_720, 7_255),
-    ({"ELECTED": True, "RESTARTS": 1}, 1_212, 3_198), ({"SERVERS": 1, "CANDIDATES": 1}, 17, 16)])
+    ({"ELECTED": True, "RESTARTS": 1}, 1_212, 3_198), ({"ELECTED": True, "INSTALLED": 1}, 511, 976),
+    ({"ELECTED": True, "TORN": 1}, 349, 654), ({"SERVERS": 1, "CANDIDATES": 1}, 17, 16)])
 def test_size(changed, states, transitions):
     found = explore(model(Constants(**changed)))
     assert (found.states, found.transitions, found.violated) == (states, transitions, None)
@@ -38,7 +39,7 @@ def test_the_reference_explorer_agrees():
     ("UP_TO_DATE", {}, "LeaderCompleteness", 9),
     ("PREV_MATCH", {"MAX_LOG": 2}, "LogMatching", 10), ("COMMIT_MATCHED", {"LEARNED": 1}, "AppliedIsCommitted", 11),
     ("SYNC_VOTE", {"RESTARTS": 1}, "OneLeaderPerTerm", 6), ("SYNC_LOG", {"RESTARTS": 1}, "CommittedIsDurable", 7),
-    ("SYNC_OWN", {"AHEAD": 1}, "CommittedIsDurable", 6)])
+    ("SYNC_OWN", {"AHEAD": 1}, "CommittedIsDurable", 6), ("SNAPSHOT_COMMITTED", {"INSTALLED": 1}, "CommittedIsDurable", 11)])
 def test_with_a_safeguard_off_it_breaks_after_so_many_steps(off, changed, property_, steps):
     found = explore(model(Constants(**changed, **{off: False})))
     assert (found.violated, len(found.trace) - 1) == (property_, steps)
@@ -102,12 +103,48 @@ def test_a_shorter_accept_cuts_nothing_that_is_not_in_conflict():
     assert shared.acks == {(1, 0, 2), (1, 1, 2)} and shared.logs[1] == (1, 1)
 
 
+DEPOSED = [(0, "Propose", True), (2, "Accept", 1, 1), (0, "AdvanceCommit", 1), (1, "Timeout")]
+
+
+def test_the_snapshot_of_a_deposed_leader_may_still_be_installed():
+    """Server 1 stands for election in term 2, and then has the snapshot of term 1 on its disk: its term and vote stay. Its
+    candidacy had an empty log, so it is none any more."""
+    shared, servers = followed(Constants(ELECTED=True, INSTALLED=1), *DEPOSED, (1, "Install", 1, 1))[-1]
+    assert shared.logs == ((1,), (1,), (1,)) and servers[1] == ("Follower", 2, 1, 0)
+    assert (2, 1, ()) in shared.cands and (1, 1, 1) not in shared.acks
+
+
+def test_a_snapshot_of_a_later_entry_brings_its_term():
+    story = [(0, "Timeout"), (1, "Grant", 2, 0), (0, "BecomeLeader"), (0, "Propose", True), (1, "Accept", 2, 1),
+             (0, "AdvanceCommit", 1), (2, "Install", 2, 1)]
+    shared, servers = followed(Constants(ELECTED=True, INSTALLED=1), *story)[-1]
+    assert shared.logs[2] == (2,) and servers[2] == ("Follower", 2, None, 0)
+
+
+def test_what_the_log_has_of_a_snapshot_is_not_installed():
+    of = Constants(ELECTED=True, INSTALLED=1)
+    state = followed(of, *DEPOSED)[-1]
+    assert {label[0] for label, _ in moves(model(of), state) if label[1] == "Install"} == {"Server#1"}
+
+
+def test_a_torn_write_leaves_neither_the_old_entries_nor_the_new_ones():
+    """Server 0 was to have entry 2 of server 1 in the place of its own entry."""
+    story = [(0, "Propose", True), (1, "Timeout"), (2, "Grant", 2, 1), (1, "BecomeLeader"), (1, "Propose", True),
+             (0, "Timeout"), (0, "Tear", 0)]
+    shared, servers = followed(Constants(ELECTED=True, TORN=1), *story)[-1]
+    assert shared.logs == ((), (2,), ()) and servers[0] == ("Follower", 2, 0, 0)
+    of = Constants(ELECTED=True, TORN=1)
+    assert not [label for label, _ in moves(model(of), followed(of, *story[:-2])[-1]) if label[1] == "Tear"]
+
+
 def test_a_bound_of_none_is_not_counted():
-    c = Constants(CANDIDATES=None, MAX_TERM=None, MAX_LOG=None, AHEAD=None, LEARNED=None, SEEN=None, RESTARTS=None)
+    c = Constants(CANDIDATES=None, MAX_TERM=None, MAX_LOG=None, AHEAD=None, LEARNED=None, SEEN=None,
+                  INSTALLED=None, RESTARTS=None, TORN=None)
     story = [(2, "Timeout"), (1, "Grant", 1, 2), (2, "BecomeLeader"), (2, "Propose", False), (1, "Accept", 1, 1),
-             (2, "Accept", 1, 1), (2, "AdvanceCommit", 1), (1, "LearnCommit", 1), (1, "Restart", 1), (0, "SeeTerm", 1)]
+             (2, "Accept", 1, 1), (2, "AdvanceCommit", 1), (1, "LearnCommit", 1), (1, "Restart", 1), (0, "SeeTerm", 1),
+             (0, "Install", 1, 1)]
     shared, servers = followed(c, *story)[-1]
-    assert (shared.restarts, shared.ahead, shared.learned, shared.seen) == (0, 0, 0, 0)
+    assert (shared.restarts, shared.ahead, shared.learned, shared.seen, shared.installed, shared.torn) == (0, 0, 0, 0, 0, 0)
     assert [server.commit for server in servers] == [0, 0, 1] and {server.term for server in servers} == {1}
 
 

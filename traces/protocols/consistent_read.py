@@ -110,7 +110,7 @@ class Trace(Base):
         if step.role == LEADER and step.commit > len(self.terms):
             self._commits(me, step.term, step.commit)
         if step.found is not None:
-            kept = self.counts[step.found[2][0]]
+            kept = self.counts[step.commit]  # which is what its snapshot has
             if self._applied(me) > kept:
                 self._all(me, "Restore", (kept,))
         most = self.counts[step.commit]

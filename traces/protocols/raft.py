@@ -3,12 +3,13 @@
 A `step` event is one pure step of a server (impl/raft/core.py): its input, what it asked to make durable, what became durable,
 its role, term and commit index. The model acts when something is durable, so a step is 0 to n actions:
 
-    what became durable, save by save    Timeout, Grant or SeeTerm for term and vote; Accept for entries
+    what became durable, save by save    Timeout, Grant or SeeTerm for term and vote; Accept for entries, Install for a snapshot
     it leads now                         BecomeLeader
     a leader asks to make entries durable    Propose before its own sync, for each
     it tells the leader how far its log agrees    Accept
-    its commit index rose                AdvanceCommit at the leader, LearnCommit at others
-    it starts again                      what a save under way had left on the disk, and Restart
+    its commit index rose                AdvanceCommit at the leader; LearnCommit at others, and at a leader that installs
+    it starts again                      what a save under way had left on the disk, and Restart; a part of a save is Tear if
+                                         it cuts the log and puts nothing there; Install for a snapshot that the log lacks
 
 After each the model's server must have the same term, vote and log as the server's disk. Messages and operations of disks are
 no steps; a message that arrives must have been sent.
@@ -30,6 +31,7 @@ from highwater.traces.trace import Trace as Base
 
 KEYS = Keys("", listed=("",))  # a disk's files may have any name
 LEADER = "leader"
+NO_CUT = -1  # of a save's entries: not even the log is cut where they begin
 
 
 class Save(NamedTuple):
@@ -91,7 +93,7 @@ NOTHING = Step("", 0, 0, 0, None, 0, 0, None)
 def constants(servers: int) -> Constants:
     """Return the constants of the model that traces of so many servers refine: without bounds."""
     return Constants(SERVERS=servers, CANDIDATES=None, MAX_TERM=None, MAX_LOG=None, AHEAD=None, LEARNED=None, SEEN=None,
-                     RESTARTS=None)
+                     INSTALLED=None, RESTARTS=None, TORN=None)
 
 
 def refiner(c: Constants) -> Refiner:
@@ -168,10 +170,12 @@ class Trace(Base):
         if w.pc != "Leader" or w.term != step.term or len(led(s, w.term)) != step.last:
             raise self._refused("Server.leader", f"{me} leads term {step.term} with {step.last} entries, and in the model it "
                                 f"is {w} with {len(led(s, w.term)) if w.pc == 'Leader' else 0}")
-        if step.commit > w.commit:
-            own = step.commit > self.commit.get(me, 0)
-            self._do(me, "AdvanceCommit" if own else "LearnCommit", (step.commit,))
+        own = step.commit > max(w.commit, self.commit.get(me, 0)) and led(s, w.term)[step.commit - 1:step.commit] == (w.term,)
         self.commit[me] = step.commit
+        if own:
+            self._do(me, "AdvanceCommit", (step.commit,))
+        else:
+            self._learns(me)
 
     def _learns(self, me: str) -> None:
         """Learn of commits as far as the durable log reaches and stays: the server may know of more."""
@@ -190,7 +194,9 @@ class Trace(Base):
     def _becomes_durable(self, me: str, save: Save) -> None:
         before = self._disk(me)
         self._takes_term(me, before, save)
-        if save.terms or save.base:
+        if save.base:
+            self._installs(me, save.base[0])
+        if save.terms:
             self._accepts(me, save.term, save.first - 1 + len(save.terms))
         self._agrees(me, after(before, save, len(save.terms)), save.base[0] if save.base else 0)
 
@@ -201,13 +207,20 @@ class Trace(Base):
             self._do(me, "Timeout", ())
         elif save.vote and (save.term, save.vote) != (before.term, before.vote):
             self._do(me, "Grant", (save.term, self.refiner.index[save.vote]))
-        elif save.term > before.term and not (save.terms or save.base):
+        elif save.term > before.term and not save.terms:
             self._do(me, "SeeTerm", (save.term,))
 
     def _accepts(self, me: str, term: int, n: int) -> None:
         """Take a server's log to agree with that of the leader of a term up to index `n`."""
         if n > acked(self.refiner.shared(), term, self.refiner.index[me]):
             self._do(me, "Accept", (term, n))
+
+    def _installs(self, me: str, index: int) -> None:
+        """Take a server's disk to have a snapshot of all up to `index`, which a leader has committed."""
+        s = self.refiner.shared()
+        term = max((t for t, n in s.commits if n >= index), default=0)
+        if not term or s.logs[self.refiner.index[me]][:index] != led(s, term)[:index]:
+            self._do(me, "Install", (term, index))
 
     def _agrees(self, me: str, disk: Disk, base: int = 0) -> None:
         found = self._disk(me)
@@ -217,31 +230,37 @@ class Trace(Base):
     # --- a restart
 
     def _restarts(self, me: str, step: Step) -> None:
-        """Start a server with what it found: what was durable, and some of the saves that were under way."""
+        """Start a server with what it found: what was durable, some of the saves that were under way, and perhaps a snapshot
+        that the log does not have."""
         assert step.found is not None
         term, vote, (base, base_term), terms = step.found
         disk, saves, found = self._disk(me), self.waiting[me], Disk(term, vote, (*(base_term,) * base, *terms))
         for save in saves:
-            if same(disk, found, base):
+            if leaves(disk, found, base):
                 break
-            part = next((n for n in range(len(save.terms) + 1) if same(after(disk, save, n), found, base)), None)
+            part = next((n for n in range(NO_CUT, len(save.terms) + 1) if leaves(after(disk, save, n), found, base)), None)
             if part is not None:
                 self._partly(me, save, part)
                 break
             disk = after(disk, save, len(save.terms))
             self._becomes_durable(me, save)
         saves.clear()
-        if len(self._disk(me).log) < base:
-            self._accepts(me, max(t for t, _, log in self.refiner.shared().leaders if t <= term and len(log) >= base), base)
+        if base and not same(self._disk(me), found, base):
+            self._installs(me, base)
         self._agrees(me, found, base)
         self._do(me, "Restart", (len(found.log),))
         self.role[me], self.commit[me] = (step.role, step.term), 0
 
     def _partly(self, me: str, save: Save, entries: int) -> None:
-        """Take a save of which the disk has the term, the vote and some entries."""
-        self._takes_term(me, self._disk(me), save._replace(terms=save.terms[:entries]))
-        if entries:
+        """Take a save of which the disk has the term, the vote, and then perhaps the cut of the log, and some entries."""
+        before = self._disk(me)
+        self._takes_term(me, before, save._replace(terms=save.terms[:max(entries, 0)]))
+        if entries != NO_CUT and save.base:
+            self._installs(me, save.base[0])
+        if entries > 0:
             self._accepts(me, save.term, save.first - 1 + entries)
+        elif entries != NO_CUT and not save.base and save.terms and save.first <= len(before.log):
+            self._do(me, "Tear", (save.first - 1,))
 
     # --- one action
 
@@ -270,10 +289,23 @@ def matched(event: tuple) -> Match:
 
 
 def after(disk: Disk, save: Save, entries: int) -> Disk:
-    """Return what a disk has after a save with its first `entries` entries."""
+    """Return what a disk has after a save with its first `entries` entries; NO_CUT: with its term and vote alone."""
+    if entries == NO_CUT:
+        return disk._replace(term=save.term, vote=save.vote)
     log = disk.log[:save.first - 1] if save.base is None else (save.base[1],) * save.base[0]
     kept = disk.log if not (entries or save.terms or save.base) else (*log, *save.terms[:entries])
     return Disk(save.term, save.vote, kept)
+
+
+def leaves(disk: Disk, found: Disk, base: int) -> bool:
+    """Tell whether a server with this disk finds this when it starts, perhaps with a snapshot up to `base` that it has besides.
+
+    A log that lacks the snapshot's last entry begins anew after it, in the term of that entry at least."""
+    if same(disk, found, base):
+        return True
+    if not 0 < base == len(found.log) or disk.log[base - 1:base] == found.log[-1:]:
+        return False
+    return found[:2] == ((disk.term, disk.vote) if disk.term >= found.log[-1] else (found.log[-1], ""))
 
 
 def same(one: Disk, other: Disk, base: int) -> bool:

@@ -26,6 +26,15 @@ CALLS: Calls = {
         "NodeStopped": indefinite("not read", "the node stopped meanwhile: " + ELSEWHERE, NONE),
         "TimedOut": indefinite("not read", "the caller's time was over: call again", NONE),
     },
+    "transfer": {
+        "NoneType": returns("transferred", "the node leads no more: the target does soon, or an election follows", update=NONE),
+        "NotLeader": definite("not transferred", ELSEWHERE, NONE),
+        "NoVoter": definite("not transferred", "the target is no server of the group", NONE),
+        "TransferFailed": indefinite("not transferred", "the target may still win an election that it began", NONE),
+        "NotRunning": definite("not transferred", "the node had stopped: " + ELSEWHERE, NONE),
+        "NodeStopped": indefinite("not transferred", "the node stopped meanwhile", NONE),
+        "TimedOut": indefinite("not transferred", "the caller's time was over: the leader may still hand over", NONE),
+    },
 }
 
 

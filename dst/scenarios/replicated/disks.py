@@ -6,10 +6,10 @@ The log of a node as it would be found if its machine lost its power now, and lo
 from functools import lru_cache
 
 from highwater.dst.world.folder import Folder
-from highwater.impl.raft import segments
+from highwater.impl.raft import segments, snapshots
 from highwater.impl.raft.entries import Log
 from highwater.impl.raft.faults import FolderRefused
-from highwater.impl.raft.log import Replay
+from highwater.impl.raft.log import Replay, goes_on
 from highwater.impl.raft.segments import number_of
 
 KEPT = 10_000  # segments
@@ -20,8 +20,24 @@ def segment_of(name: str, content: bytes, node: str, newest: bool) -> segments.S
     return segments.parsed(name, content, node, newest)
 
 
+@lru_cache(KEPT)
+def snapshot_of(name: str, content: bytes) -> tuple[int, int] | None:
+    """Return (index, last term) of a snapshot's file; None if it cannot be read."""
+    try:
+        return snapshots.decoded(name, content)[:2]
+    except FolderRefused:
+        return None
+
+
+def durable_snapshot(folder: Folder) -> tuple[int, int]:
+    """Return (index, last term) of the newest snapshot that a crash leaves; (0, 0) if there is none."""
+    those = sorted([name for name in folder.durable if snapshots.is_snapshot(name)], reverse=True)
+    found = [snapshot_of(name, folder.durable[name].durable) for name in those]
+    return next((one for one in found if one is not None), (0, 0))
+
+
 def durable_log(folder: Folder, node: str) -> Log:
-    """Return the log that a crash leaves at least; empty if the folder would be refused."""
+    """Return the log that a crash leaves at least, with its snapshot; empty if the folder would be refused."""
     names = sorted(name for name in folder.durable if number_of(name) is not None)
     first = number_of(names[0]) if names else None
     replay = Replay()
@@ -34,4 +50,7 @@ def durable_log(folder: Folder, node: str) -> Log:
                 replay.add(segment)
     except FolderRefused:
         return Log()
-    return replay.recovered().log
+    log, snapshot = replay.recovered().log, durable_snapshot(folder)
+    if log.base_index > snapshot[0]:
+        return Log()  # entries are missing
+    return log if goes_on(log, snapshot) else Log(*snapshot)

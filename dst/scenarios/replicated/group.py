@@ -7,9 +7,10 @@ the properties that need no model.
 from collections.abc import Callable
 
 from highwater.dst.actors import Actors
-from highwater.dst.scenarios.replicated.disks import durable_log
+from highwater.dst.scenarios.replicated.disks import durable_log, durable_snapshot
 from highwater.dst.scenarios.replicated.properties import Properties
 from highwater.dst.sim.kernel import Client
+from highwater.dst.world.folder import Folder
 from highwater.dst.world.store import NEW
 from highwater.impl.raft.core import Step
 from highwater.impl.raft.entries import last_index
@@ -17,7 +18,7 @@ from highwater.impl.raft.faults import NodeStopped
 from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.messages import Appended
 from highwater.impl.raft.node import Node
-from highwater.impl.raft.state import Input, Output, Received, Restart, Save, Send, State
+from highwater.impl.raft.state import Compact, Input, Installed, Output, Received, Restart, Save, Send, State
 from highwater.traces.event import Event
 from highwater.traces.protocols import raft as mapping
 from highwater.traces.refine import Failure
@@ -36,7 +37,12 @@ class Group:
         self.busy: dict[str, int] = {}  # server -> callers that have not ended in this life
         self.over = False
         self.final: tuple[bytes, ...] = ()  # what the machine had applied in the end
-        self.properties = Properties(self.names, lambda server: durable_log(self.machines.disks[server].folder, server))
+        self.transfers = actors.shape.transfers  # that the operator still asks for
+        self.properties = Properties(self.names, lambda server: durable_log(self.folder(server), server),
+                                     lambda server: durable_snapshot(self.folder(server))[0])
+
+    def folder(self, server: str) -> Folder:
+        return self.machines.disks[server].folder
 
     def opened(self, server: str, node: Node) -> None:
         self.open[server] = node, self.machines.disks[server].life
@@ -89,6 +95,8 @@ class Group:
 
     def _record(self, server: str, before: State, given: Input, after: State, outputs: tuple[Output, ...]) -> None:
         save, agreed, restarts = None, 0, type(given) is Restart
+        if type(given) in (Compact, Installed):
+            self.properties.cuts(before, after)
         for output in outputs:
             if type(output) is Save:
                 save = output

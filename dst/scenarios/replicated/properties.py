@@ -5,6 +5,7 @@
     R3  a leader has every entry that was committed in an earlier term
     R4  no two servers take different entries for committed at one index
     R5  what a leader commits is durable on a quorum: read from what a crash would leave of the disks
+    I17 a log is cut only where a snapshot that is durable and can be read covers what goes, and a snapshot's index never falls
 """
 
 from collections.abc import Callable, Iterable
@@ -21,10 +22,11 @@ class Committed(NamedTuple):
 
 
 class Properties:
-    """The properties of one group. `durable(server)` returns the log that a crash would leave on its disk."""
+    """The properties of one group. `durable(server)` returns the log that a crash would leave on its disk, and
+    `covered(server)` the index up to which a snapshot covers it."""
 
-    def __init__(self, servers: Iterable[str], durable: Callable[[str], Log]):
-        self.servers, self.durable = tuple(servers), durable
+    def __init__(self, servers: Iterable[str], durable: Callable[[str], Log], covered: Callable[[str], int]):
+        self.servers, self.durable, self.covered = tuple(servers), durable, covered
         self.leaders: dict[int, str] = {}
         self.before: dict[tuple[int, int], tuple[Entry, int]] = {}  # (index, term) -> the entry, and the term before it
         self.committed: dict[int, Committed] = {}
@@ -37,6 +39,15 @@ class Properties:
             self._matches(after, changed_from)
         if after.commit > before.commit:
             self._commits(after, max(before.commit, after.log.base_index))
+
+    def cuts(self, before: State, after: State) -> None:
+        """Check a step that may forget entries. Raises Failure."""
+        if after.log.base_index > before.log.base_index and self.covered(after.me) < after.log.base_index:
+            raise broken("I17", f"{after.me} forgets all up to entry {after.log.base_index}, and a crash leaves a snapshot up to "
+                                f"{self.covered(after.me)}")
+        if after.snapshot[0] < before.snapshot[0]:
+            raise broken("I17", f"{after.me} has a snapshot up to {after.snapshot[0]} in the place of one up to "
+                                f"{before.snapshot[0]}")
 
     def _leads(self, leader: State) -> None:
         other = self.leaders.setdefault(leader.term, leader.me)
