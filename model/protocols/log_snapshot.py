@@ -6,10 +6,12 @@ a replicated metadata index (Pyroscope's), without the replication, which model/
 specs/LogSnapshot.fizz has the same names, states and labelled edges.
 
 The database need not be durable: a crash of the machine may lose all of it, and a crash of the process nothing. An entry is on
-the disk once its sync has returned; at a crash the file keeps it, or not. A snapshot is written under another name. Its file is
-whole once it is synced and read back. A snapshot whose file failed in between, or was not synced at a crash, is torn.
+the disk once its sync has returned; at a crash the file keeps of the later ones any number. A snapshot is written under another
+name. Its file is whole once it is synced and read back. A snapshot whose file failed in between, or was not synced at a crash,
+is torn.
 
-A write or a sync may fail, or return too late. Then nobody knows whether the entry is in the file, and it may get there later.
+One sync may cover several entries, and the server makes a snapshot while it writes the log. A write or a sync may fail, or
+return too late. Then nobody knows which of its entries are in the file, and they may get there later.
 """
 
 from collections.abc import Iterator
@@ -24,6 +26,7 @@ class Constants(NamedTuple):
 
     APPENDS: int | None = 2  # entries that are sent to the server
     SNAPSHOTS: int | None = 1
+    BATCH: int | None = 1  # entries that one sync covers
     # Faults, each bounded
     MAX_FAILED: int | None = 0  # writes and syncs, of the log and of snapshots
     MAX_CRASHES: int | None = 0
@@ -33,7 +36,8 @@ class Constants(NamedTuple):
     FATAL_IO: bool = True  # a write that failed, or is late, ends the server; False: it tells its caller, and goes on
 
 
-LIMITS = dict.fromkeys(("APPENDS", "SNAPSHOTS", "MAX_FAILED", "MAX_CRASHES"), MANY)  # the values that an instance may have
+LIMITS = {  # the values that an instance may have
+    **dict.fromkeys(("APPENDS", "SNAPSHOTS", "MAX_FAILED", "MAX_CRASHES"), MANY), "BATCH": MANY[1:]}
 
 Entry = int  # numbered as they are sent, from 1 on
 Log = tuple[Entry, ...]
@@ -49,7 +53,7 @@ class Shared(NamedTuple):
     base: int  # the number of entries that are cut from the log
     log: Log  # the entries after those, as they are in the file
     synced: int  # how many entries, in all, are surely on the disk
-    late: tuple[int, Entry] | tuple[()]  # a write that may still get into the file: its place, and its entry
+    late: tuple[int, Log] | tuple[()]  # a write that may still get into the file: its place, and its entries
     snapshot: Snapshot  # under its name
     temp: Snapshot  # under another name
     rows: Log  # the database: the entries that were applied
@@ -75,10 +79,19 @@ def entry_at(s: Shared, place: int) -> Entry:
     return s.log[place - s.base - 1]
 
 
-def with_entry(s: Shared, place: int, entry: Entry) -> Shared:
-    """Write an entry to a place of the log."""
+def with_entries(s: Shared, place: int, entries: Log) -> Shared:
+    """Write entries to the log, from a place on."""
     at = place - s.base - 1
-    return s._replace(log=(*s.log[:at], entry, *s.log[at + 1:]))
+    return s._replace(log=(*s.log[:at], *entries, *s.log[at + len(entries):]))
+
+
+def under_way(s: Shared, w: "Server") -> Log:
+    """Return the latest entries that were sent, of which no sync has returned."""
+    return tuple(range(w.sent - (w.last - s.synced) + 1, w.sent + 1))
+
+
+def is_up(w: "Server") -> bool:
+    return w.pc in ("Up", "Writing")
 
 
 def fault(c: Constants, s: Shared) -> Shared:
@@ -95,16 +108,16 @@ def cut_short(s: Shared) -> Iterator[tuple[int, Shared]]:
 
 def append(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """The server writes the next entry to the log."""
-    if w.pc == "Up" and below(w.sent, c.APPENDS):
+    if is_up(w) and below(w.sent, c.APPENDS) and below(w.last - s.synced, c.BATCH):
         entry, place = w.sent + 1, w.last + 1
-        yield (), with_entry(s, place, entry), w._replace(pc="Writing", sent=entry, last=place)
+        yield (), with_entries(s, place, (entry,)), w._replace(pc="Writing", sent=entry, last=place)
 
 
 def sync(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
-    """The sync returns, and the server acknowledges the entry."""
+    """The sync returns, and the server acknowledges the entries that it covered."""
     if w.pc == "Writing":
-        decided = (*s.committed, w.sent)
-        yield (), s._replace(synced=w.last, committed=decided, acked=s.acked | {w.sent}), w._replace(pc="Up")
+        those = under_way(s, w)
+        yield (), s._replace(synced=w.last, committed=s.committed + those, acked=s.acked.union(those)), w._replace(pc="Up")
 
 
 def fail_sync(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
@@ -115,14 +128,15 @@ def fail_sync(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
             for n, disk in cut_short(after):
                 yield (n,), disk, w._replace(pc="Down")
         else:
-            after = after._replace(log=s.log[:w.last - s.base - 1], late=(w.last, w.sent), refused=s.refused | {w.sent})
-            yield (w.last - 1,), after, w._replace(pc="Up", last=w.last - 1)
+            those = under_way(s, w)
+            after = after._replace(log=s.log[:s.synced - s.base], late=(s.synced + 1, those), refused=s.refused.union(those))
+            yield (s.synced,), after, w._replace(pc="Up", last=s.synced)
 
 
 def late_write(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A write that was given up gets into the file."""
     if s.late and s.base < s.late[0] <= s.base + len(s.log) + 1:
-        yield (), with_entry(s, *s.late)._replace(late=()), ()
+        yield (), with_entries(s, *s.late)._replace(late=()), ()
 
 
 def apply(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
@@ -146,7 +160,7 @@ def apply_index(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
 
 def begin_snapshot(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """The server writes its database to a file of another name."""
-    if w.pc == "Up" and s.temp.state == "None" and s.index > s.snapshot.upto and below(w.made, c.SNAPSHOTS):
+    if is_up(w) and s.temp.state == "None" and s.index > s.snapshot.upto and below(w.made, c.SNAPSHOTS):
         made = one_more(w.made, c.SNAPSHOTS)
         yield (), s._replace(temp=Snapshot("Written", s.index, s.rows)), w._replace(made=made)
 
@@ -159,14 +173,14 @@ def fail_sink(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
 
 def finish_snapshot(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """The snapshot takes its name."""
-    if w.pc == "Up" and (s.temp.state == "Written" if c.VERIFY else s.temp.state in ("Written", "Torn")):
+    if is_up(w) and (s.temp.state == "Written" if c.VERIFY else s.temp.state in ("Written", "Torn")):
         named = s.temp._replace(state="Whole") if c.VERIFY else s.temp
         yield (), s._replace(snapshot=named, temp=Snapshot()), w
 
 
 def discard_snapshot(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """The file does not read back."""
-    if w.pc == "Up" and c.VERIFY and s.temp.state == "Torn":
+    if is_up(w) and c.VERIFY and s.temp.state == "Torn":
         yield (), s._replace(temp=Snapshot()), w
 
 
@@ -180,8 +194,9 @@ def cut_log(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
 # --- crashes
 
 def crash(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
-    """The process ends, or the machine: then the database is lost, and a file that was not synced is torn."""
-    if w.pc != "Down" and below(s.crashes, c.MAX_CRASHES):
+    """The process ends, or the machine: then the database is lost, and a file that was not synced is torn. The machine may also
+    crash when the process has ended."""
+    if below(s.crashes, c.MAX_CRASHES):
         for n, disk in cut_short(s._replace(crashes=one_more(s.crashes, c.MAX_CRASHES))):
             down = w._replace(pc="Down")
             yield (n, False), disk, down

@@ -17,7 +17,8 @@ def followed(constants, *steps):
 
 
 @pytest.mark.parametrize("changed, states, transitions", [
-    ({}, 25, 31), ({"MAX_CRASHES": 1}, 155, 233), ({"MAX_FAILED": 2, "MAX_CRASHES": 2, "SNAPSHOTS": 2}, 2_350, 4_563)])
+    ({}, 25, 33), ({"MAX_CRASHES": 1}, 155, 239), ({"BATCH": 2, "MAX_CRASHES": 1}, 179, 271),
+    ({"MAX_FAILED": 2, "MAX_CRASHES": 2, "SNAPSHOTS": 2}, 2_374, 5_481)])
 def test_size(changed, states, transitions):
     found = explore(model(Constants(**changed)))
     assert (found.states, found.transitions, found.violated, found.never) == (states, transitions, None, ())
@@ -78,7 +79,20 @@ def test_a_failed_write_ends_the_server_and_its_entry_may_be_there_or_not():
     assert [(s.log, s.committed, s.acked, s.refused) for s in states] == [((), (), set(), set()), ((1,), (1,), set(), set())]
 
 
+def test_a_crash_keeps_one_of_two_entries_that_one_sync_was_to_cover():
+    """What it keeps is decided, and its caller was told nothing."""
+    c = Constants(BATCH=2, MAX_CRASHES=1)
+    shared = followed(c, ("Append",), ("Append",), ("Crash", 1, True), ("Restart",)).shared
+    assert (shared.log, shared.committed, shared.acked) == ((1,), (1,), set())
+
+
+def test_a_machine_crashes_after_the_process_has_ended():
+    """A failed sync has ended it, and then the database goes, too."""
+    story = [("Append",), ("Sync",), ("Apply",), ("Append",), ("FailSync", 1), ("Crash", 1, True), ("Restart",), ("Apply",)]
+    assert followed(Constants(MAX_FAILED=1, MAX_CRASHES=1), *story).shared.rows == (1,)
+
+
 def test_a_bound_of_none_is_not_counted():
-    c = Constants(None, None, None, None)
+    c = Constants(None, None, None, None, None)
     shared, (server, _) = followed(c, *CUT, ("FailSync", 1), ("Restart",), ("Crash", 1, False))
     assert (shared.failed, shared.crashes, server.made) == (0, 0, 0)
