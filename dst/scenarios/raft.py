@@ -102,7 +102,7 @@ def options_of(shape: Shape) -> Options:
 
 
 async def server(actors: Actors, client: Client, world: NodeWorld, number: int, reads: Work | None = None,
-                 options: Callable[[Shape], Options] = options_of) -> None:
+                 options: Callable[[Shape], Options] = options_of, machine: Machine = MACHINE) -> None:
     """Open a node, serve its callers, and close it when the work of all is done. After an error of its disk the process ends.
     `reads`: a caller that reads, if it is not `reader`.
     """
@@ -112,7 +112,7 @@ async def server(actors: Actors, client: Client, world: NodeWorld, number: int, 
     impl = actors.build(world, shape, number)
     group.busy[client.name] = 0
     try:
-        node = await impl.node.open(world, client.name, group.names, MACHINE, options(shape),
+        node = await impl.node.open(world, client.name, group.names, machine, options(shape),
                                     group.recorded(client, impl.step))
     except (DiskFailed, DiskFull):
         await ended(group.machines, client)
