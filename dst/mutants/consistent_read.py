@@ -5,30 +5,17 @@ traces/protocols/consistent_read.py judges them, and what callers saw.
 
 from typing import Any
 
-from highwater.dst.mutants.raft import half, node_of, stepping
+from highwater.dst.mutants.raft import BUILDS as of_raft
+from highwater.dst.mutants.raft import node_of, stepping
 from highwater.dst.scenario import Build, Mutants
 from highwater.impl.node_world import NodeWorld
-from highwater.impl.raft import core, elections, reads, terms
+from highwater.impl.raft import core, elections, terms
 from highwater.impl.raft.machine import Machine
 from highwater.impl.raft.node import Node, Options
-from highwater.impl.raft.state import PendingRead, ReadReady, ReadRefused, State
+from highwater.impl.raft.state import State
 
-own_begin, own_lead = reads.begin, elections.lead
+own_lead = elections.lead
 AFTER_MS = 250  # between the wait and the read, where they are two calls
-
-
-def read_at_once(state: State, name: str, asker: str) -> State:
-    return reads.ready(state, PendingRead(name, asker, state.commit))
-
-
-def read_by_any_round(state: State, name: str, asker: str) -> State:
-    """Let an answer to an earlier round confirm a read."""
-    after = own_begin(state, name, asker)
-    return after._replace(reads=tuple(one._replace(round=min(one.round, state.round)) for one in after.reads))
-
-
-def always(*given: Any) -> bool:
-    return True
 
 
 def reads_stay(state: State, leader: str) -> State:
@@ -40,15 +27,6 @@ def lead_with_reads(state: State) -> State:
     """Confirm the reads of an earlier term by the first round of this one."""
     after = own_lead(state)
     return after._replace(reads=tuple(one._replace(round=1) for one in state.reads if one.index is not None))
-
-
-class ReadUnapplied(Node):
-    """Answers a read once the node knows its index, whether it has applied it or not."""
-
-    def _answer_read(self, output: ReadReady | ReadRefused) -> None:
-        super()._answer_read(output)
-        for _, waiter in self.readers:
-            waiter.done()
 
 
 class ReadLater(Node):
@@ -64,15 +42,12 @@ class ReadLater(Node):
         return self.world.disk.serving.value  # pyright: ignore[reportAttributeAccessIssue]
 
 
+SAME = ("read_unapplied", "read_at_once", "read_by_old_round", "read_before_own_term", "half_confirms")  # as raft's
 BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
-    "read_unapplied": ("a read is answered before its index is applied", node_of(ReadUnapplied)),
+    **{name: of_raft[name] for name in SAME},
     "read_later": ("a restart may come between the wait and the read", node_of(ReadLater)),
-    "read_at_once": ("a leader answers reads without asking a quorum", stepping((reads, "begin", read_at_once))),
-    "read_by_old_round": ("an answer to an earlier round confirms a read", stepping((reads, "begin", read_by_any_round))),
-    "read_before_own_term": ("a new leader answers reads before it has committed", stepping((reads, "knows_commits", always))),
     "read_of_earlier_term": ("a leader that is elected again confirms the reads of its earlier term", stepping(
         (terms, "refuse_reads", reads_stay), (elections, "lead", lead_with_reads))),
-    "half_confirms": ("half of the servers confirm a read", stepping((reads, "majority", half))),
 }
 MODEL, HARM = ("refinement:Server.",), ("history:stale read", "history:read went back")
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm

@@ -1,7 +1,8 @@
 """Simulate one node of impl/raft that is a group of its own: its log, its snapshots, and crashes at each operation of its disk.
 
 The node and its callers are the scenario raft's. Its database is a machine that records each call. It is in memory, so each
-crash loses it. traces/protocols/log_snapshot.py judges the bytes that go to the disk, and what the database has after a restart.
+crash loses it. traces/protocols/log_snapshot.py judges the bytes that go to the disk, and what the database has after a
+restart.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from highwater.impl.raft.machine import Command, Machine
 from highwater.traces.event import Event
 from highwater.traces.protocols.log_snapshot import KEYS, Trace, constants, refiner
 from highwater.traces.refine import refiner_of
-
 
 DISK_LIMIT_MS = 150
 

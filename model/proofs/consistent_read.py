@@ -212,8 +212,9 @@ PROPERTIES = {
     "ReadIsCurrent": read_is_current, "OneLeaderPerTerm": one_leader_per_term,
 }
 CLAUSES = PROPERTIES | {
-    "AppliedIsCommitted": applied_is_committed, "AckedIsCommitted": acked_is_committed, "ServerIsKnown": server_is_known, "LogIsPromised": log_is_promised,
-    "LogIsLong": log_is_long, "LeadIsPromised": lead_is_promised, "LogRises": log_rises, "LeaderIsAlone": leader_is_alone,
+    "AppliedIsCommitted": applied_is_committed, "AckedIsCommitted": acked_is_committed, "ServerIsKnown": server_is_known,
+    "LogIsPromised": log_is_promised, "LogIsLong": log_is_long, "LeadIsPromised": lead_is_promised, "LogRises": log_rises,
+    "LeaderIsAlone": leader_is_alone,
     "LeaderKnowsBefore": leader_knows_before, "BegunIsCommitted": begun_is_committed, "IndexIsEnough": index_is_enough,
     "ConfirmedIsEnough": confirmed_is_enough,
 }

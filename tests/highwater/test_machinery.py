@@ -94,7 +94,14 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/mutants/log_gc": {f"{room}/{BOUNDARY}" for room in ("dst/mutants", "impl/protocols")},  # it has its storage
     "dst/mutants/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
     "dst/mutants/wal_fencing": {"impl/kv/wal"},
+    **{f"dst/mutants/{of}": {"dst/mutants/raft"} for of in ("consistent_read", "log_snapshot")},  # the same core and node
+    "dst/scenarios/consistent_read": {"dst/scenarios/raft", "dst/scenarios/replicated/reading", "traces/protocols/raft_calls"},
+    "dst/scenarios/log_snapshot": {"dst/scenarios/raft", "dst/scenarios/replicated/group"},
     "dst/scenarios/raft": {"dst/scenarios/replicated/group"},
+    "traces/protocols/consistent_read": {"model/protocols/raft", "traces/protocols/raft", "traces/protocols/raft_calls"},
+    "traces/protocols/log_snapshot": {"traces/protocols/raft"},
+    "traces/protocols/log_snapshot_calls": {"traces/protocols/raft_calls"},
+    "dst/scenarios/replicated/reading": {"dst/scenarios/replicated/group", "traces/protocols/consistent_read"},
     "dst/scenarios/replicated/group": {"dst/scenarios/replicated/disks", "dst/scenarios/replicated/properties",
                                        "traces/protocols/raft"},
     "dst/scenarios/database_gc": {"impl/protocols/database_metadata", "impl/protocols/manifest_compactions"},  # its checkpoints

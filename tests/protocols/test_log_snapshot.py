@@ -80,7 +80,7 @@ def test_a_failed_write_ends_the_server_and_its_entry_may_be_there_or_not():
 
 
 def test_a_crash_keeps_one_of_two_entries_that_one_sync_was_to_cover():
-    """What it keeps is decided, and its caller was told nothing."""
+    """The kept entry is decided, and its caller was told nothing."""
     c = Constants(BATCH=2, MAX_CRASHES=1)
     shared = followed(c, ("Append",), ("Append",), ("Crash", 1, True), ("Restart",)).shared
     assert (shared.log, shared.committed, shared.acked) == ((1,), (1,), set())

@@ -31,7 +31,8 @@ def fizz() -> Fizz:
 
 
 def test_every_protocol_with_a_scenario_is_judged() -> None:
-    compositions, nodes = {"database_metadata", "database_clones", "db"}, {"raft"}  # without specs; without a log of requests
+    compositions = {"database_metadata", "database_clones", "db"}  # without specs
+    nodes = {"raft", "consistent_read", "log_snapshot"}  # without a log of requests
     assert set(PROTOCOLS) == set(STEMS) - compositions - nodes
     for scenario in PROTOCOLS:
         assert own(scenario).IMPOSSIBLE in mutants_of(scenario).builds

@@ -20,6 +20,7 @@ SPECS = {row.stem: row.path for row in rows()}
 HOLDS_NOWHERE = {"StaleFilesAreCollected"}
 NO_SOUND_IMPLEMENTATION_DOES = {"Precheck", "PrecheckReject", "Begin", "Skip", "ListAgain", "FindSource", "Look",
                                 "DeleteTombstone"}
+NO_SOUND_NODE_DOES = {"Wait", "ApplyRows", "ApplyIndex", "DiscardSnapshot", "LateWrite"}  # it ends after a write that failed
 NO_SOUND_STORE_DOES = {"StaleGet", "StaleList", "ApplyHalf"}
 
 pytestmark = pytest.mark.parametrize("stem", SPECS)
@@ -137,7 +138,7 @@ def test_traces_and_proof_speak_of_the_same_actions(stem):
         known = {action for of in actions.values() for action in of}
         texts = [inspect.getsource(import_module(f"highwater.traces.{of}")) for of in (f"protocols.{stem}", "trace")]
         own, common = (set(re.findall(r'"([A-Z][a-z]+(?:[A-Z][a-z]+)*)"', text)) for text in texts)
-        assert own | common >= known - NO_SOUND_IMPLEMENTATION_DOES - NO_SOUND_STORE_DOES
+        assert own | common >= known - NO_SOUND_IMPLEMENTATION_DOES - NO_SOUND_STORE_DOES - NO_SOUND_NODE_DOES
         strange = {word for word in own - known if f'"{word}"' not in inspect.getsource(model_of(stem))}
         assert not strange  # roles, states of clients and kinds of requests are the model's own words, too
     if find_spec(f"highwater.model.proofs.{stem}"):

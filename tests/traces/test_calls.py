@@ -25,7 +25,6 @@ UNSAID = {  # errors that no table has -> why
     "StoreError": "the base of all", "Definite": "a base", "Indefinite": "a base", "Fenced": "a base",
     "TaskCancelled": "of a task, which no call returns", "Unpinned": "caught where it is raised, and the job pinned anew",
     **dict.fromkeys(("FolderRefused", "Damaged", "OtherNode", "OtherVersion"), "a Raft node does not start in such a folder"),
-    **dict.fromkeys(("NoVoter", "TransferFailed"), "of `transfer`, which the operator calls"),
     "Malformed": "of a message, which a node drops",
     "BeyondEnd": "of a range, and only reads of SSTs ask for ranges",
     "Undecodable": "of a codec: it is raised as one of its kinds, such as InvalidManifest",
@@ -39,9 +38,10 @@ ALSO = {  # protocol -> modules whose errors its table has, too
     "db_reader": ("db_reader_view", "checkpoints", "database_gc"),
     "clones": ("clones_manifest", "checkpoints", "destroy_mark"),
     "checkpoints": ("destroy_mark",), "destroy": ("checkpoints", "destroy_mark"),
-    "raft": ("raft_faults",),
+    **dict.fromkeys(("raft", "consistent_read", "log_snapshot"), ("raft_faults",)),
 }
-ROOMS = {"raft": "raft.node", "raft_faults": "raft.faults"}  # of what is not in impl/protocols
+ROOMS = {  # of what is not in impl/protocols
+    **dict.fromkeys(("raft", "consistent_read", "log_snapshot"), "raft.node"), "raft_faults": "raft.faults"}
 # protocol -> modules whose calls its table has, too
 CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids"), "database_gc": ("database_gc_uploads",)}
 # their errors are in the tables of the protocols that are made of them
@@ -128,6 +128,7 @@ def public_calls(stem: str) -> set[str]:
             if isinstance(node, ast.AsyncFunctionDef) and not node.name.startswith("_")}
 
 
+OF_OPERATORS = {"open": "of the operator: no caller waits for it", "close": "which raises nothing"}
 NOT_CALLS = {  # public coroutines that are no calls of users -> the call that they are a part of, or that is a part of them
     "wal_fencing": {"fenced_at": "open", "refresh": "the read that an append makes, too; the database calls it alone"},
     "manifest_epochs": {"open_writer": "open", "open_compactor": "open", "open_collector": "open", "opened": "open"},
@@ -145,7 +146,7 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
         "compact": "of the writer of the scenario", "collect": "of database_gc",
     },
     "manifest_migration": {"update": "of the stores", "collect": "of the stores"},
-    "raft": {"open": "of the operator: no caller waits for it", "close": "which raises nothing"},
+    **dict.fromkeys(("raft", "consistent_read"), OF_OPERATORS), "log_snapshot": {**OF_OPERATORS, "transfer": "of raft"},
     "checkpoints": {"update": "of the stores", "collect_named": "collect"},
     "destroy": {"fence": "of `admin destroy`: the scenario has no WAL",
                 "is_sealed": "finish", "release": "finish", "others_of": "finish", "create": "of checkpoints",

@@ -116,7 +116,8 @@ def test_direct_causes_are_what_an_event_met():
     assert all(met.values()), met
 
 
-WITHOUT_NAMES = ("store_primitives", "database_gc", "db_reader", "clones", "database_clones", "db", "raft")
+WITHOUT_NAMES = ("store_primitives", "database_gc", "db_reader", "clones", "database_clones", "db", "raft",
+                 "consistent_read", "log_snapshot")
 
 
 @pytest.mark.parametrize("stem", [stem for stem in STEMS if stem not in WITHOUT_NAMES])

@@ -203,8 +203,8 @@ class Trace(Base):
         if of is None:
             raise self._refused("Server.Begin", f"{e.client} is told of a read that no server has taken")
         if of.leader and not of.confirmed:
-            raise self._refused("Server.Round", f"{e.client} is told of a read at {of.at}, and no quorum has answered a round of "
-                                f"{of.leader} in term {of.term} that began after it took the index")
+            raise self._refused("Server.Round", f"{e.client} is told of a read at {of.at}, and no quorum has answered a round "
+                                f"of {of.leader} in term {of.term} that began after it took the index")
         self._on(of, of.at, "Read", len(e.body.split()))
 
     # --- one action

@@ -3,16 +3,17 @@
 The bytes that go to the disk are read here, and not by the code of the server (impl/raft/records.py, impl/raft/snapshots.py say
 what they mean). The database is the scenario's machine: each of its calls is a `step` event.
 
-    append to a segment of the log               Append for each entry in it
-    sync of a segment                            Sync, if entries were written
-    either of them fails                         FailSync, at the end of the process: nothing may be written or synced before
-    apply                                        Apply, first of entries that have no effect
-    dump                                         BeginSnapshot, of what is applied
-    a write or sync of the snapshot's file fails  FailSink
-    the snapshot gets its name                   FinishSnapshot, if the file is synced; it may get lost until the name is read back
-    removal of a segment                         CutLog, up to what the next segment begins after, if such a snapshot has read back
-    the process or the machine ends              Crash: the database is in memory, so it is lost
-    a restart                                    Restart, with what was found
+    append to a segment of the log  Append for each entry in it
+    sync of a segment               Sync, if entries were written
+    either of them fails            FailSync, at the end of the process: nothing may be written or synced before
+    apply                           Apply, first of entries that have no effect
+    dump                            BeginSnapshot, of what is applied
+    write or sync of the
+    snapshot's file fails           FailSink
+    the snapshot gets its name      FinishSnapshot, if the file is synced; a crash may lose the name until it is read back
+    removal of a segment            CutLog, up to where the next segment begins, if a snapshot of all that has read back
+    the process or machine ends     Crash: the database is in memory, so it is lost
+    a restart                       Restart, with what was found
 
 An entry of the model is numbered as it was written. A leader's first entry has no effect on the database.
 """
@@ -23,17 +24,18 @@ from typing import Any, NamedTuple
 
 from highwater.model.protocols import log_snapshot
 from highwater.model.protocols.log_snapshot import Constants, is_up
-from highwater.traces.calls import CALL, outside, untrue
+from highwater.traces.calls import untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.protocols.log_snapshot_calls import CALLS, JUDGES
-from highwater.traces.protocols.raft import step_of
+from highwater.traces.protocols.raft import judge_answer, step_of
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import Trace as Base
 from highwater.traces.trace import refiner_without_witnesses
 
 KEYS = Keys("", listed=("",))  # a disk's files may have any name
-RECORD, SNAPSHOT = Struct(">IIBQQQ"), Struct(">8sHQQ")  # length, checksum, type, index, term, batch; magic, version, index, term
+RECORD = Struct(">IIBQQQ")  # length, checksum, type, index, term, batch; the body follows
+SNAPSHOT = Struct(">8sHQQ")  # magic, version, index, term
 PREFIX_BYTES = 8  # length and checksum, which the length does not count
 HEAD, HARD, ENTRY, LAST = 1, 2, 4, 0x80  # types of records; the bit of a batch's last one
 SINK = "snapshot.tmp"
@@ -145,8 +147,8 @@ class Trace(Base):
         if after is None:
             raise self._refused("Server.CutLog", f"the newest segment of the log, {e.key}, is removed")
         if after > self.verified:
-            raise self._refused("Server.CutLog", f"entries up to {after} are cut from the log, and the latest snapshot that has "
-                                f"read back ends at {self.verified}")
+            raise self._refused("Server.CutLog", f"entries up to {after} are cut from the log, and the latest snapshot that "
+                                f"has read back ends at {self.verified}")
         if after > self.refiner.shared().base:
             self._do(me, "CutLog", (after,), unheard=e.status != DONE)
 
@@ -234,14 +236,7 @@ class Trace(Base):
             shown, seen = self._shown(self.refiner.shared().rows), tuple(e.body.decode().split())
             if shown[:len(seen)] != seen:
                 raise untrue(self, e, "read", f"the server has applied {' '.join(shown) or 'nothing'}")
-        if not e.keys:
-            return
-        if why := outside(self.calls, e):
-            raise untrue(self, e, e.keys[1], why)
-        for claim in e.keys[len(CALL):]:
-            name, _, value = claim.partition("=")
-            if why := self.claims[name](self, e, value):
-                raise untrue(self, e, name, why)
+        judge_answer(self, e)
 
 
 def names_in(content: bytes) -> tuple[str, ...]:

@@ -270,17 +270,22 @@ class Trace(Base):
     # --- responses to callers
 
     def _told(self, e: Event) -> None:
-        if not e.keys:
-            return
-        if why := outside(self.calls, e):
-            raise untrue(self, e, e.keys[1], why)
-        claims, asked = e.keys[len(CALL):], self.calls[e.keys[0]][e.keys[1]].claims
-        if len(claims) != len(asked) or not all(map(str.startswith, claims, asked)):
-            raise untrue(self, e, e.keys[1], f"by the table of calls its claims are {', '.join(asked) or 'none'}")
-        for claim in claims:
-            name, _, value = claim.partition("=")
-            if why := self.claims[name](self, e, value):
-                raise untrue(self, e, name, why)
+        judge_answer(self, e)
+
+
+def judge_answer(trace: Base, e: Event) -> None:
+    """Judge what a call is said to have returned or raised. Raises Failure."""
+    if not e.keys:
+        return
+    if why := outside(trace.calls, e):
+        raise untrue(trace, e, e.keys[1], why)
+    claims, asked = e.keys[len(CALL):], trace.calls[e.keys[0]][e.keys[1]].claims
+    if len(claims) != len(asked) or not all(map(str.startswith, claims, asked)):
+        raise untrue(trace, e, e.keys[1], f"by the table of calls its claims are {', '.join(asked) or 'none'}")
+    for claim in claims:
+        name, _, value = claim.partition("=")
+        if why := trace.claims[name](trace, e, value):
+            raise untrue(trace, e, name, why)
 
 
 def matched(event: tuple) -> Match:
