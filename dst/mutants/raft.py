@@ -12,18 +12,24 @@ from highwater.dst.scenarios.raft import Impl
 from highwater.dst.world.node_faults import NodeWeights
 from highwater.impl.errors import TimedOut
 from highwater.impl.node_world import DiskFailed, NodeWorld
-from highwater.impl.raft import core, effects, elections, following, reads, replication
-from highwater.impl.raft.entries import Log, last_index
+from highwater.impl.raft import core, effects, elections, following, reads, replication, snapshots, transfer
+from highwater.impl.raft.entries import Log, last_index, last_term, term_at
 from highwater.impl.raft.faults import LeadershipLost, NotLeader
+from highwater.impl.raft.fetch import Fetched
 from highwater.impl.raft.guard import GuardedDisk
 from highwater.impl.raft.log import REWRITTEN, DiskLog, Recovered
 from highwater.impl.raft.machine import Machine
-from highwater.impl.raft.messages import Append, RequestVote
+from highwater.impl.raft.messages import Append, InstallSnapshot, RequestVote
 from highwater.impl.raft.node import Done, Node, Options
 from highwater.impl.raft.records import HARD, Record
+from highwater.impl.raft.snapshots import TEMPORARY, Snapshot
 from highwater.impl.raft.state import (
+    LEADER,
     Accepted,
+    Compact,
+    FetchFailed,
     Input,
+    Installed,
     Output,
     PendingRead,
     Propose,
@@ -31,6 +37,7 @@ from highwater.impl.raft.state import (
     ReadRefused,
     Received,
     Refused,
+    Restore,
     Save,
     State,
     Synced,
@@ -105,6 +112,18 @@ def is_longer(log: Log, index: int, term: int) -> bool:
     return index >= last_index(log)
 
 
+def step_installing_all(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
+    """Take every snapshot that is offered, and install it also if it covers less than what is committed here."""
+    if isinstance(given, Installed) and state.role != LEADER:
+        anew = effects.begin_anew(state, given.index, given.last_term)
+        anew = anew._replace(commit=given.index, snapshot=(given.index, given.last_term), fetching=None)
+        return effects.close(effects.emit(anew, Restore(given.index)))
+    if isinstance(given, Received) and isinstance(given.message, InstallSnapshot):
+        after, outputs = core.step(state._replace(commit=0), given)
+        return after._replace(commit=state.commit), outputs
+    return core.step(state, given)
+
+
 # --- the disk
 
 
@@ -120,6 +139,14 @@ class Unsynced(GuardedDisk):
 
     async def sync(self, name: str) -> None:
         pass
+
+
+class SnapshotUnsynced(GuardedDisk):
+    """Never syncs a snapshot."""
+
+    async def sync(self, name: str) -> None:
+        if name != TEMPORARY:
+            await super().sync(name)
 
 
 class FailureIgnored(GuardedDisk):
@@ -261,6 +288,87 @@ class ReadUnapplied(Node):
             waiter.done()
 
 
+class CutBefore(Node):
+    """Cuts the log before the snapshot is written."""
+
+    async def _make_snapshot(self) -> None:
+        index = self.applied
+        await self._give(Compact(index, max(index - self.options.keep_entries, 0)))
+        self.writing.ring()
+        term = term_at(self.state.log, index)
+        assert term is not None
+        snapshot = Snapshot(index, term, self.state.voters, self.machine.dump(self.value))
+        await snapshots.store(self.disk, snapshot)
+        self._take(snapshot)
+        await snapshots.remove_older(self.disk, snapshot)
+
+
+class RemovedBefore(Node):
+    """Removes the earlier snapshots before the next one is written."""
+
+    async def _make_snapshot(self) -> None:
+        for name in await self.disk.names():
+            if snapshots.is_snapshot(name):
+                await self.disk.remove(name)
+        await self.disk.sync_names()
+        await super()._make_snapshot()
+
+
+class LastTermWrong(Node):
+    """Gives a snapshot the term of the last entry of the log."""
+
+    async def _make_snapshot(self) -> None:
+        index = self.applied
+        snapshot = Snapshot(index, last_term(self.state.log), self.state.voters, self.machine.dump(self.value))
+        await snapshots.store(self.disk, snapshot)
+        self._take(snapshot)
+        await self._give(Compact(index, max(index - self.options.keep_entries, 0)))
+        self.writing.ring()
+
+
+class AppliedMeanwhile(Node):
+    """Gives a snapshot the index that is applied once its content is read, and not before."""
+
+    async def _make_snapshot(self) -> None:
+        content = self.machine.dump(self.value)
+        await self.world.clock.sleep_ms(self.options.tick_ms)  # it is compressed meanwhile
+        own, self.machine = self.machine, self.machine._replace(dump=lambda value: content)
+        await super()._make_snapshot()
+        self.machine = own
+
+
+class HalfFetched(Node):
+    """Takes the first half of a snapshot's content for the whole."""
+
+    async def _fetched(self, fetched: Fetched) -> Snapshot | None:
+        found = await super()._fetched(fetched)
+        return found and found._replace(content=found.content[:len(found.content) // 2])
+
+
+class FetchedAgain(Node):
+    """Installs a snapshot also if the machine has applied more meanwhile."""
+
+    async def _fetch(self, fetched: Fetched) -> None:
+        snapshot = await self._fetched(fetched)
+        if snapshot is None:
+            await self._give(FetchFailed())
+            return
+        await snapshots.store(self.disk, snapshot)
+        self._take(snapshot)
+        self.applied = 0
+        await self._give(Installed(snapshot.index, snapshot.term))
+
+
+class NotRestored(Node):
+    """Installs a snapshot, and lets the machine apply what follows to what it had."""
+
+    def _do(self, output: Output) -> None:
+        if isinstance(output, Restore):
+            self.applied = max(self.applied, output.index)
+        else:
+            super()._do(output)
+
+
 BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "vote_unsynced": ("a vote is sent before it is durable", stepping((elections, "send_when_durable", effects.send))),
     "ack_unsynced": ("entries are acknowledged before they are durable",
@@ -290,11 +398,21 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "acknowledged_early": ("a commit is reported once the leader has the entry", node_of(AcknowledgedEarly)),
     "lost_is_denied": ("an entry whose leader stepped down is reported as refused", node_of(LostIsDenied)),
     "read_unapplied": ("a read is answered before its index is applied", node_of(ReadUnapplied)),
+    "snapshot_unsynced": ("a snapshot is not synced", with_disk(SnapshotUnsynced)),
+    "cut_before_snapshot": ("the log is cut before the snapshot is written", node_of(CutBefore)),
+    "removed_before_snapshot": ("earlier snapshots are removed before the next one is written", node_of(RemovedBefore)),
+    "snapshot_term_wrong": ("a snapshot has the term of the log's last entry", node_of(LastTermWrong)),
+    "snapshot_index_late": ("a snapshot's index is taken after its content", node_of(AppliedMeanwhile)),
+    "snapshot_half": ("half of a fetched snapshot is taken for the whole", node_of(HalfFetched)),
+    "snapshot_not_restored": ("a snapshot is installed, and the machine does not take its content", node_of(NotRestored)),
+    "snapshot_moves_backwards": ("a snapshot that covers less than the node has applied is installed",
+                                 lambda world, shape, number: Impl(FetchedAgain, step_installing_all)),
+    "transfer_never_ends": ("a transfer that failed stays pending", stepping((transfer, "tick", lambda state: state))),
 }
 # No drawn run of the first thousand has found this one. It dies with more faults: its Build, and the weights.
 MORE_FAULTS = NodeWeights()._replace(lost=60, cut=20, stall=12, crash=8)
 ONLY_LENGTHS_COMPARED = stepping((elections, "is_up_to_date", is_longer)), MORE_FAULTS
-MODEL, HARM = ("refinement:Server.",), ("safety:R", "raft:", "history:")
+MODEL, HARM = ("refinement:Server.",), ("safety:R", "safety:I17", "raft:", "history:")
 READS = ("history:stale read", "history:read went back")
 ON_DISK = (*MODEL, *HARM)
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
@@ -303,7 +421,11 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
                      "term_unwritten"), (MODEL, ())),
     **dict.fromkeys(("half_confirms", "read_at_once", "read_by_old_round", "read_before_own_term", "read_unapplied"),
                     (READS, ())),
-    **dict.fromkeys(("ack_unsynced", "folder_unsynced", "log_unsynced", "synced_before"), (ON_DISK, HARM)),
+    **dict.fromkeys(("ack_unsynced", "folder_unsynced", "log_unsynced", "synced_before", "snapshot_unsynced", "cut_before_snapshot",
+                     "removed_before_snapshot", "snapshot_term_wrong"), (ON_DISK, HARM)),
+    **dict.fromkeys(("snapshot_index_late", "snapshot_half", "snapshot_not_restored"), (HARM, HARM)),
+    "snapshot_moves_backwards": ((*ON_DISK, "liveness:"), ()),
+    "transfer_never_ends": (("liveness:",), ("liveness:",)),
     **dict.fromkeys(("failure_ignored", "synced_again", "late_is_done", "torn_stays"), (ON_DISK, ())),
     "acknowledged_early": (("call:propose index", "history:"), ("history:",)),
     "lost_is_denied": (("history:",), ("history:",)),

@@ -538,9 +538,34 @@ def test_an_older_snapshot_is_not_installed():
     assert (same, outputs) == (follower, ())
 
 
-def test_a_leader_installs_nothing():
+def test_a_leader_learns_from_a_snapshot_what_is_committed_and_keeps_its_log():
+    """It fetched the snapshot as a follower. Then it may be compacted as at any server."""
     led = leader(log=logged(1, 1))
-    assert after(led, Installed(2, 1)) == (led, ())
+    knows, outputs = after(led, Installed(2, 1))
+    assert outputs == (Restore(2),) and (knows.commit, knows.snapshot, knows.log) == (2, (2, 1), led.log)
+    assert led.uncommitted_bytes - knows.uncommitted_bytes == 2
+    assert after(knows, Compact(2, 1))[0].log.base_index == 1
+
+
+def test_a_leader_that_lacks_an_entry_of_a_snapshot_stops():
+    with pytest.raises(Contradiction, match="entry 2 of term 4, which is committed"):
+        after(leader(log=logged(1, 1)), Installed(2, 4))
+
+
+def test_a_candidate_that_lacks_what_a_snapshot_has_is_none_any_more():
+    candidate, _ = after(server(term=5, log=logged(1)), got("b", InstallSnapshot(5, 3, 2)), Campaign())
+    assert candidate.role == CANDIDATE
+    follower, outputs = after(candidate, Installed(3, 2))
+    assert (follower.role, follower.term, follower.vote, follower.log) == (FOLLOWER, 6, "a", Log(3, 2))
+    assert outputs == (Save(2, 6, "a", 4, (), (3, 2)), Restore(3))
+
+
+def test_a_snapshot_is_fetched_once_its_leaders_term_is_durable():
+    """Otherwise a restart could find it beside an earlier term, whose leader may have other entries there."""
+    offer = got("b", InstallSnapshot(5, 3, 2))
+    follower, outputs = after(server(term=3, log=logged(1, 3)), offer)
+    assert outputs == (Save(1, 5, "", 3, ()),) and follower.fetching is None
+    assert after(follower, Synced(1), offer)[1] == (FetchSnapshot("b", 3, 2),)
 
 
 def test_a_restart_needs_a_log_that_goes_on_from_the_snapshot():

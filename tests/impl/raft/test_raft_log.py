@@ -127,6 +127,23 @@ def test_a_cut_that_reached_behind_its_segment_is_read_without_the_segments_befo
     assert opened(disk, (6, 2), 200).log == Log(2, 2, entries(2, *after[1:]))
 
 
+def test_a_cut_in_a_later_segment_may_reach_behind_the_first_that_is_left():
+    """Of the segments that are left the first begins after entry 3, and a later one cuts the log after entry 1."""
+    disk = CrashingDisk()
+    after = [b"deux", b"trois", b"quatre", b"cinq", b"six", b"sept"]
+
+    async def work():
+        log, _ = await open_log(disk, "n1", (0, 0), 200)
+        for saves in (*THREE, [batch(4, 2, *after, term=2)]):
+            await log.write(saves)
+        await log.compact(3)
+        return log.segments
+
+    left = run(work())
+    assert [index for _, index in left[:2]] == [3, 6]
+    assert opened(disk, (4, 2), 200).log == Log(2, 2, entries(2, *after[1:]))
+
+
 def test_a_new_segment_is_durable_before_it_is_used():
     disk = CrashingDisk()
     opened(disk)
