@@ -26,8 +26,8 @@ from highwater.model.core import Model, Process, init
 from highwater.model.guards import definition, guards_of, helpers_of, notes, sections, segment, show
 from highwater.reports.page import doc, tabulate
 from highwater.specs.runs import deeper, rows
-from highwater.traces.event import Event
-from highwater.traces.explain.explain import Record, request
+from highwater.traces.event import NODE_KINDS, Event
+from highwater.traces.explain.explain import OF_DISKS, Record, request
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs/protocols"
@@ -323,9 +323,11 @@ def requests(stem: str) -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def response(e: Event) -> str:
-    """Return an event's status; nothing for a response to a caller, which is not one of the store."""
+    """Return an event's status; nothing for a response to a caller, and for what a node does but a failure of its disk."""
     if e.kind == "told":
         return ""
+    if e.kind in NODE_KINDS:
+        return OF_DISKS[e.status] or "done" if e.kind == "disk" else ""
     return LATER if e.kind in LOST and e.pending else LOST.get(e.kind, str(e.status or "no response"))
 
 
@@ -333,7 +335,16 @@ def in_general(e: Event) -> str:
     """Return the request without its numbers and its database."""
     if e.kind == "told":
         return f"the caller gets: {e.op.partition('.')[0]}"
+    if e.kind in NODE_KINDS:
+        return node_event(e)
     return re.sub(r" db/\S+| \d+\b", "", request(e)).replace(" after id", "")
+
+
+def node_event(e: Event) -> str:
+    """Return what a node, or its disk, does, without numbers in the names of files."""
+    if e.kind == "disk":
+        return f"{e.op} of {re.sub('-.*', '', e.key) or 'the folder'}"
+    return f"end of the {e.op}" if e.kind == "died" else f"step {e.op}"
 
 
 def asked_and_answered(seen: dict[str, set[str]]) -> Iterator[str]:
