@@ -94,4 +94,5 @@ SCENARIO = raft.SCENARIO._replace(
     tiny=Shape(servers=3, proposals=1, readers=1, pause_ms=1, audit=False),
     work={"Server": server},
     trace_of=trace_of,
+    share=0.5,
 )
