@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from highwater.dst.mutants.raft import BUILDS, ONLY_LENGTHS_COMPARED
+from highwater.dst.mutants.raft import BUILDS, ONLY_LENGTHS_COMPARED, TRANSFER_NEVER_ENDS
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.raft import SCENARIO, Shape
 from highwater.dst.search.shrink import shrink
@@ -37,6 +37,20 @@ def test_a_sync_that_lies_breaks_what_is_committed_is_durable():
 def test_a_vote_that_compares_lengths_alone_elects_a_leader_without_what_is_committed():
     build, weights = ONLY_LENGTHS_COMPARED
     assert simulate(Run(111, "raft", weights=weights), build).signature == "refinement:Server.Grant"
+
+
+def test_a_transfer_that_never_ends_leaves_callers_waiting():
+    build, weights = TRANSFER_NEVER_ENDS
+    lost = Run(75, "raft", shape=Shape(transfers=3), weights=weights)
+    assert (simulate(lost, build).signature, simulate(lost).kind) == ("liveness:Server", "")
+
+
+def test_snapshots_are_made_installed_and_found_again_and_leadership_is_transferred():
+    reached = set()
+    for seed in range(60):
+        outcome = simulate(Run(seed, "raft"), by_model=False)
+        reached |= SCENARIO.moments_of(outcome.events, outcome.shape) | {e.op for e in outcome.events if e.kind == "told"}
+    assert reached >= {*SCENARIO.moments, "transferred", "not transferred"}
 
 
 def run(seed: int = 0, **shape: object) -> Outcome:
