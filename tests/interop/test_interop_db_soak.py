@@ -311,8 +311,10 @@ class Soak(Together):
     def collect_theirs(self, random: Random) -> None:
         while not self.pause(random, 0.1, 1.5):
             path = random.choice(("db", "db", *self.clones))
-            self.count("their rounds", lambda path=path: self.scene.G.collect(
-                path=path, url=URL, data_min_age_ms=DATA_MIN_AGE_MS))
+            with self.spared(path):
+                if path == "db" or path in self.clones:
+                    self.count("their rounds", partial(self.scene.G.collect, path=path, url=URL,
+                                                       data_min_age_ms=DATA_MIN_AGE_MS))
 
     # --- checkpoints
 
@@ -433,12 +435,14 @@ class Soak(Together):
             clone.tried |= rows
             if random.random() < 0.5:
                 self.count("clones used by ours", partial(run, self.use_ours, path, clone, rows))
-            else:
-                self.count("clones used by theirs", partial(self.use_theirs, path, clone, rows, random))
-                try:
-                    self.scene.U.close()
-                except PeerError:
-                    pass
+                continue
+            with self.spared(path):
+                if path in self.clones:
+                    self.count("clones used by theirs", partial(self.use_theirs, path, clone, rows, random))
+                    try:
+                        self.scene.U.close()
+                    except PeerError:
+                        pass
 
     def check_clone(self, path: str, clone: Clone, found: dict[str, str]) -> None:
         """A clone shows what it showed at first, and what was acknowledged since; unless it is destroyed meanwhile."""
@@ -478,8 +482,8 @@ class Soak(Together):
                 continue
             world = self.new_world("detacher")
             if len(self.clones) > 4 and random.random() < 0.3:
-                del self.clones[path]
-                self.count("clones destroyed", partial(run, destroyed, world, path, "hard", 0, False))
+                if self.forgotten(self.clones, path):
+                    self.count("clones destroyed", partial(run, destroyed, world, path, "hard", 0, False))
             else:
                 self.count("detaches", partial(run, self.detached, world, path))
 
