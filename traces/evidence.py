@@ -163,8 +163,8 @@ class Evidence:
         elif e.kind == "applied":
             self.before[client] = e.request, self.of(client)
             self.clients[client] = self._after(self.of(client), e)
-        elif e.request == number:  # nobody has had the response
-            self.clients[client] = before
+        elif e.request == number:  # nobody has had the response; if it was a page, the listing fails
+            self.clients[client] = before._replace(page=("", ""))
         elif e.awaited and self.of(client).page[0]:
             self.clients[client] = self.of(client)._replace(page=("", ""))  # its listing fails
         return why
