@@ -34,3 +34,13 @@ def test_a_page_that_the_client_does_not_get_ends_the_listing(lost):
     """So it was falsely refused in seed 16637 of db_reader: the client lists anew, or does something else."""
     assert refused(PAGE, *lost, PAGE._replace(request=3)) == ""
     assert "which it has not met" in refused(PAGE, *lost, NEXT._replace(request=3))
+
+
+def test_a_process_that_crashes_again_lists_anew():
+    """So it was falsely refused in seed 1236 of checkpoints, 2125 of database_gc and 31939 of db_reader."""
+    told = Event(0, 0, "Reader#0", "told", "scanned", "", "", 0, "", b"")
+    crash = PAGE._replace(t_ms=1, kind="crash", status=0, keys=())
+    task = PAGE._replace(t_ms=1, client="Reader#0/poller")
+    assert refused(told, PAGE, crash, crash._replace(t_ms=2, request=3)) == ""
+    assert refused(told, PAGE, task._replace(t_ms=0), crash, task._replace(kind="crash", status=0, keys=())) == ""
+    assert "to its end" in refused(told, PAGE, crash._replace(request=2, op="get", key=FIRST))

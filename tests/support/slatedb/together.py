@@ -129,9 +129,9 @@ class Together:
         self.counts[what] += 1
         return True
 
-    def change_checkpoints(self, manifests: MetadataStore, held: dict[str, Any], random: Random) -> None:
+    def change_checkpoints(self, manifests: MetadataStore, held: dict[str, Any], random: Random) -> bool:
         """Take a checkpoint, or refresh or delete one. `held` has them from when they are taken until before they are deleted;
-        one stays."""
+        one stays. Return whether it is known what came of it."""
         name = random.choice([*held]) if held else ""
         what = random.random()
         try:
@@ -150,6 +150,8 @@ class Together:
             self.counts[f"operator: {type(error).__name__}"] += 1
         except StoreError as error:
             self.counts[f"operator: {type(error).__name__}"] += 1
+            return False
+        return True
 
     def disturb(self, rules: Callable[[], tuple[list[str], float]], random: Random, rest_s: float) -> None:
         """Put rules of the recorder in force, for as long as `rules` says, and rest before the next ones."""
