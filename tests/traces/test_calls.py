@@ -25,7 +25,6 @@ UNSAID = {  # errors that no table has -> why
     "StoreError": "the base of all", "Definite": "a base", "Indefinite": "a base", "Fenced": "a base",
     "TaskCancelled": "of a task, which no call returns", "Unpinned": "caught where it is raised, and the job pinned anew",
     **dict.fromkeys(("FolderRefused", "Damaged", "OtherNode", "OtherVersion"), "a Raft node does not start in such a folder"),
-    **dict.fromkeys(("NoVoter", "TransferFailed"), "of `transfer`, which the operator calls"),
     "Malformed": "of a message, which a node drops",
     "BeyondEnd": "of a range, and only reads of SSTs ask for ranges",
     "Undecodable": "of a codec: it is raised as one of its kinds, such as InvalidManifest",
