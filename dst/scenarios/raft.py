@@ -1,5 +1,5 @@
-"""Simulate a group of nodes of impl/raft, and callers that propose and read, under faults of disks and network. In some runs the
-nodes make snapshots, and an operator hands leadership over.
+"""Simulate a group of nodes of impl/raft, and callers that propose and read, under faults of disks and network. In some runs
+the nodes make snapshots, and an operator hands leadership over.
 
 traces/protocols/raft.py judges each step of each node, and dst/scenarios/replicated/properties.py all nodes at once. Callers
 run on the nodes' machines, and crash with them. They ask the leader, as far as their node knows it. Once the faults have

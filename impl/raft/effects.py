@@ -63,6 +63,8 @@ def close(state: State) -> tuple[State, tuple[Output, ...]]:
         state = state._replace(held=state.held + tuple(Held(state.number, to, message) for to, message in state.replies))
     elif state.replies:
         outputs += tuple(Send(to, message) for to, message in state.replies)
+    if not (state.outputs or state.replies or state.base) and state.changed_from is None:
+        return state, outputs  # all is as it is between steps
     return state._replace(changed_from=None, base=None, replies=(), outputs=()), outputs
 
 

@@ -278,10 +278,13 @@ class Node:
                 self.proposals[output.first_index] = proposer
             self._do(output)
         self._apply()
-        self._end_transfers()
+        if self.transfers:
+            self._end_transfers()
         return outputs
 
     def _do(self, output: Output) -> None:
+        if isinstance(output, Send):
+            return  # messages go out after all else
         if isinstance(output, Save):
             self.saves.append(output)
             self.writing.ring()
@@ -317,10 +320,11 @@ class Node:
             waiter = self.proposals.pop(index, None)
             if waiter is not None:
                 waiter.done(Done(index, result))
-        for index, waiter in self.readers:
-            if index <= self.applied:
-                waiter.done()
-        self.readers = [(index, waiter) for index, waiter in self.readers if index > self.applied]
+        if self.readers:
+            for index, waiter in self.readers:
+                if index <= self.applied:
+                    waiter.done()
+            self.readers = [(index, waiter) for index, waiter in self.readers if index > self.applied]
         if self._snapshot_is_due():
             self.snapshotting.ring()
 

@@ -34,6 +34,8 @@ KINDS: dict[int, type] = {
     10: InstallSnapshot, 11: ReadIndex, 12: ReadIndexReply, 13: TimeoutNow, 14: FetchChunk, 15: Chunk,
 }
 NUMBERS = {kind: number for number, kind in KINDS.items()}
+HEADS = {kind: bytes([VERSION, number]) for kind, number in NUMBERS.items()}
+INTS = {kind: Struct(f">{len(kind.__annotations__)}q") for kind in NUMBERS if {*kind.__annotations__.values()} == {int}}
 INT, NUMBER, ENTRY_HEAD = Struct(">q"), Struct(">I"), Struct(">QBI")
 OnWire = Message | FetchChunk | Chunk
 
@@ -51,8 +53,10 @@ class Read(NamedTuple):
 
 def encoded(message: OnWire) -> bytes:
     kind = type(message)
+    if kind in INTS:
+        return HEADS[kind] + INTS[kind].pack(*message)
     fields = zip(message, kind.__annotations__.values())
-    return bytes([VERSION, NUMBERS[kind]]) + b"".join(FORMS[form][0](value) for value, form in fields)
+    return HEADS[kind] + b"".join(FORMS[form][0](value) for value, form in fields)
 
 
 def decoded(data: bytes) -> OnWire:
@@ -61,6 +65,8 @@ def decoded(data: bytes) -> OnWire:
         raise Malformed(f"a message that begins with {data[:2].hex() or 'nothing'}: this node speaks version {VERSION}, kinds "
                         f"{min(KINDS)} to {max(KINDS)}")
     kind, position, values = KINDS[data[1]], 2, []
+    if kind in INTS and len(data) == 2 + INTS[kind].size:
+        return kind(*INTS[kind].unpack_from(data, 2))
     try:
         for form in kind.__annotations__.values():
             value, position = FORMS[form][1](data, position)

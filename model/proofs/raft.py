@@ -453,7 +453,8 @@ MORE = {  # the queries that need something else: "Lemma" and "Property" are of 
     ("Server.AdvanceCommit", "LeaderLeads"): ("OneLeaderPerTerm", "LeaderLog", "LeaderIsKnown"),
     ("Server.Accept", "Retained"): ("AckIsKnown", "DiskMatches", "LeaderMatches", "DiskLog", "LeaderLog"),
     ("Server.Install", "DiskLog"): ("LeaderLog", "CommitIsAcked"),
-    ("Server.Install", "Retained"): ("LeaderHasCommit", "DiskMatches", "LeaderMatches", "DiskLog", "LeaderLog", "CommitIsAcked"),
+    ("Server.Install", "Retained"): ("LeaderHasCommit", "DiskMatches", "LeaderMatches", "DiskLog", "LeaderLog",
+                                     "CommitIsAcked"),
     ("Server.Tear", "Retained"): ("AckIsKnown", "DiskMatches", "LeaderMatches", "DiskLog", "LeaderLog"),
 }
 NEEDS = {(f"Server.{action}", clause): needs for action in ACTIONS["Server"] for clause, needs in BASE.items()} | MORE
@@ -526,11 +527,13 @@ SYSTEMS = {"": {}}  # that are proved
 INSTANCES: tuple[dict[str, Any], ...] = (
     {}, {"AHEAD": 1, "CANDIDATES": 1}, {"LEARNED": 1, "CANDIDATES": 1, "MAX_TERM": 1}, {"SEEN": 1, "MAX_LOG": 0},
     {"RESTARTS": 1, "CANDIDATES": 1, "MAX_TERM": 1}, {"INSTALLED": 1, "CANDIDATES": 1, "MAX_TERM": 1},
-    {"TORN": 1, "SERVERS": 2, "UP_TO_DATE": False},  # with it two leaders in conflict take three servers, and many more states
+    # With UP_TO_DATE two leaders in conflict take three servers, and many more states.
+    {"TORN": 1, "SERVERS": 2, "UP_TO_DATE": False},
 )
 NEAREST, UNTAKEN = 1_000, frozenset[str]()
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
-WALKED = {"CANDIDATES": 3, "MAX_TERM": 4, "MAX_LOG": 3, "AHEAD": 2, "LEARNED": 2, "SEEN": 2, "INSTALLED": 2, "RESTARTS": 2, "TORN": 2}
+WALKED = {"CANDIDATES": 3, "MAX_TERM": 4, "MAX_LOG": 3, "AHEAD": 2, "LEARNED": 2, "SEEN": 2, "INSTALLED": 2, "RESTARTS": 2,
+          "TORN": 2}
 WALKS, STEPS = 6, 60
 
 

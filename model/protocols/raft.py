@@ -55,7 +55,8 @@ class Constants(NamedTuple):
 
 
 LIMITS = {  # the values that an instance may have
-    **dict.fromkeys(("CANDIDATES", "MAX_TERM", "MAX_LOG", "AHEAD", "LEARNED", "SEEN", "INSTALLED", "RESTARTS", "TORN"), MANY), "SERVERS": MANY[1:]}
+    **dict.fromkeys(("CANDIDATES", "MAX_TERM", "MAX_LOG", "AHEAD", "LEARNED", "SEEN", "INSTALLED", "RESTARTS", "TORN"), MANY),
+    "SERVERS": MANY[1:]}
 
 Term = int
 Log = tuple[Term, ...]

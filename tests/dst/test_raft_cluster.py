@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from highwater.dst.mutants.raft import BUILDS, ONLY_LENGTHS_COMPARED
+from highwater.dst.mutants.raft import BUILDS, ONLY_LENGTHS_COMPARED, TRANSFER_NEVER_ENDS
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios.raft import SCENARIO, Shape
 from highwater.dst.search.shrink import shrink
@@ -36,7 +36,21 @@ def test_a_sync_that_lies_breaks_what_is_committed_is_durable():
 
 def test_a_vote_that_compares_lengths_alone_elects_a_leader_without_what_is_committed():
     build, weights = ONLY_LENGTHS_COMPARED
-    assert simulate(Run(6, "raft", weights=weights), build).signature == "refinement:Server.Grant"
+    assert simulate(Run(111, "raft", weights=weights), build).signature == "refinement:Server.Grant"
+
+
+def test_a_transfer_that_never_ends_leaves_callers_waiting():
+    build, weights = TRANSFER_NEVER_ENDS
+    lost = Run(75, "raft", shape=Shape(transfers=3), weights=weights)
+    assert (simulate(lost, build).signature, simulate(lost).kind) == ("liveness:Server", "")
+
+
+def test_snapshots_are_made_installed_and_found_again_and_leadership_is_transferred():
+    reached = set()
+    for seed in range(60):
+        outcome = simulate(Run(seed, "raft"), by_model=False)
+        reached |= SCENARIO.moments_of(outcome.events, outcome.shape) | {e.op for e in outcome.events if e.kind == "told"}
+    assert reached >= {*SCENARIO.moments, "transferred", "not transferred"}
 
 
 def run(seed: int = 0, **shape: object) -> Outcome:
@@ -66,6 +80,9 @@ def changes(step: Step) -> list[tuple[str, Step]]:
         found.append(("an entry", step._replace(save=step.save._replace(terms=(*step.save.terms[:-1], 99)))))
     if step.save and step.save.vote:
         found.append(("a vote", step._replace(save=step.save._replace(vote="Server#9"))))
+    if step.save and step.save.base:
+        index, term = step.save.base
+        found.append(("a snapshot", step._replace(save=step.save._replace(base=(index, term + 1)))))
     if step.found and step.found[3]:
         term, vote, base, terms = step.found
         found.append(("what was found", step._replace(found=(term, vote, base, terms[:-1]))))
@@ -75,8 +92,8 @@ def changes(step: Step) -> list[tuple[str, Step]]:
 def test_a_changed_step_is_refused():
     """Some changes are steps of another run. So each kind must be refused most of the time, and none be taken for good."""
     tried, refused = Counter(), Counter()
-    for seed in range(3):
-        outcome = run(seed, proposals=3)
+    for seed, snapshot_entries in ((0, 0), (1, 0), (9, 3)):
+        outcome = run(seed, proposals=3, snapshot_entries=snapshot_entries, keep_entries=0)
         assert judged(outcome, outcome.events) == ""
         for at, e in enumerate(outcome.events):
             for what, step in changes(step_of(e.body)) if e.kind == "step" else ():
@@ -85,7 +102,7 @@ def test_a_changed_step_is_refused():
                 changed = e._replace(body=body_of(step))
                 tried[what] += 1
                 refused[what] += judged(outcome, [*outcome.events[:at], changed, *outcome.events[at + 1:]]) != ""
-    assert {"a term", "a commit", "an acknowledgement", "an entry", "a vote"} <= tried.keys()
+    assert {"a term", "a commit", "an acknowledgement", "an entry", "a vote", "a snapshot"} <= tried.keys()
     assert all(refused[what] > 0.6 * tried[what] for what in tried), (tried, refused)
 
 

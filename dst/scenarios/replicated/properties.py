@@ -43,8 +43,8 @@ class Properties:
     def cuts(self, before: State, after: State) -> None:
         """Check a step that may forget entries. Raises Failure."""
         if after.log.base_index > before.log.base_index and self.covered(after.me) < after.log.base_index:
-            raise broken("I17", f"{after.me} forgets all up to entry {after.log.base_index}, and a crash leaves a snapshot up to "
-                                f"{self.covered(after.me)}")
+            raise broken("I17", f"{after.me} forgets all up to entry {after.log.base_index}, and a crash leaves a snapshot up "
+                                f"to {self.covered(after.me)}")
         if after.snapshot[0] < before.snapshot[0]:
             raise broken("I17", f"{after.me} has a snapshot up to {after.snapshot[0]} in the place of one up to "
                                 f"{before.snapshot[0]}")
