@@ -1,14 +1,15 @@
 """Scripts of cloners and detachers, impl/protocols/clones.py."""
 
 from highwater.dst.script import LOST, Alone, Script, same
-from highwater.impl.codecs.destroyed import Mark
+from highwater.impl.codecs.destroyed import HARD, Mark
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.flatbuffer import ulid_of
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Sst, SstInfo, View
 from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.layout import Namespace, key_of_sst
-from highwater.impl.protocols import checkpoints
+from highwater.impl.protocols import checkpoints, destroy
+from highwater.impl.protocols.boundary_object import InvalidBoundary
 from highwater.impl.protocols.checkpoints import CheckpointMissing, NotInitialized
 from highwater.impl.protocols.clones import begin, clone, detach, initialize, opened, remove, restart, source_of
 from highwater.impl.protocols.clones_manifest import (
@@ -181,4 +182,28 @@ async def destroyed_clone(alone: Alone) -> None:
     same((await stores("c").current()).value, marked)
 
 
-SCRIPTS: tuple[Script, ...] = (life, lost, refusals, nested, replaced, epochs, destroyed, destroyed_clone)
+async def destroyed_meanwhile(_: Alone) -> None:
+    """A clone is destroyed at any moment of its making. Then no final is left in the parent: nobody would find its id.
+
+    The destroyer has released what was listed, and the cloner lists a final after that, or only learns later that it is over.
+    """
+    for where in ("p/manifest/", "c/wal/", Namespace("c", "manifest").key(2)):
+        for is_deleted in (False, True):
+            alone = Alone()
+            stores = await begun(alone, 1)
+            source = checkpoints.new_id(stores("p"))
+            await checkpoints.create(stores("p"), source)
+
+            async def gone(stores: Stores = stores, is_deleted: bool = is_deleted) -> None:
+                here = stores("c")
+                await destroy.mark(here, HARD)
+                await (destroy.finish(here, "c") if is_deleted else destroy.release(here, (await here.current()).value))
+
+            alone.fails("create", where, gone)
+            await alone.raises(InvalidBoundary if is_deleted else DatabaseDestroyed, clone(stores, "c", "p", source))
+            same([one.id for one in (await stores("p").current()).value.checkpoints], [source])
+            await destroy.finish(stores("c"), "c")
+            same([of.key for of in (await alone.real.list_page("c/")).entries], [Namespace("c", "manifest").boundary_key])
+
+
+SCRIPTS: tuple[Script, ...] = (life, lost, refusals, nested, replaced, epochs, destroyed, destroyed_clone, destroyed_meanwhile)

@@ -24,7 +24,7 @@ from highwater.admin.several import (
 )
 from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.errors import Definite, Indefinite, StoreError, Unavailable
 from highwater.impl.manifests import union
 from highwater.impl.manifests.externals import SstOfTwoDatabases
 from highwater.impl.manifests.merge import merge_views
@@ -94,15 +94,26 @@ async def united(world: World, path: str, parts: Sequence[Part], checkpoints: It
             value = await manifest_of(world, stores, parts, await taken(stores, sources, chosen), chosen)
             attempt = await (replaced if there else clones.first)(stores(path), value)
             check_same(attempt.value, value, f"{path!r}: another client has just begun a database with other rows there")
-        for of in attempt.value.external_dbs:
-            if of.sst_ids:
-                await clones.pin(stores(of.path), of)
-        said = await clones.completed(stores, path, attempt)
+        said = await completed(stores, path, attempt)
     except CheckpointMissing as error:
         raise stuck(path, error) from error
     except Indefinite as error:
         raise InDoubt(error) from error
     return Made(path, what, said.id, said.value.external_dbs)
+
+
+async def completed(stores: StoreOf, path: str, attempt: Said) -> Said:
+    """Pin what the attempt names, and initialize it. Raises what `clones.pin` and `clones.initialize` raise."""
+    try:
+        for of in attempt.value.external_dbs:
+            if of.sst_ids:
+                await clones.pin(stores(of.path), of)
+        return await clones.initialize(stores(path), attempt)
+    except Unavailable:
+        raise  # the store does not answer
+    except StoreError:
+        await clones.give_up(stores, path, attempt.value)
+        raise
 
 
 async def chosen_of(stores: StoreOf, sources: list[str], checkpoints: Iterable[str]) -> dict[str, str]:

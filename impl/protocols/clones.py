@@ -18,7 +18,7 @@ from collections.abc import Callable
 from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import ExternalDb
-from highwater.impl.errors import AlreadyExists, NotFound
+from highwater.impl.errors import AlreadyExists, NotFound, StoreError, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, NotInitialized, found
@@ -35,6 +35,7 @@ from highwater.impl.protocols.clones_manifest import (
     entry_in,
     in_use,
 )
+from highwater.impl.protocols.destroy import is_sealed
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
 from highwater.impl.protocols.sequenced_metadata import Attempt, Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, ObjectVersionExists
@@ -198,21 +199,41 @@ async def clone(stores: StoreOf, path: str, parent: str, checkpoint: str | None 
     if here.codec.is_initialized(attempt.value):
         await check_pinned(stores, attempt.value)
         return attempt
-    for at, of in enumerate(attempt.value.external_dbs):
-        if of.sst_ids or at == 0:
-            await pin(stores(of.path), of, source.parent if source and at == 0 else None)
-    await copy_wal(here, parent, path, attempt.value)
-    return await completed(stores, path, attempt)
-
-
-async def completed(stores: StoreOf, path: str, attempt: Said) -> Said:
-    """Initialize the attempt. If another one has replaced it, release its finals, and raise AttemptReplaced."""
     try:
-        return await initialize(stores(path), attempt)
-    except AttemptReplaced:
-        for of in attempt.value.external_dbs:
-            await release(stores(of.path), of)  # the clone uses none of them any more
+        for at, of in enumerate(attempt.value.external_dbs):
+            if of.sst_ids or at == 0:
+                await pin(stores(of.path), of, source.parent if source and at == 0 else None)
+        await copy_wal(here, parent, path, attempt.value)
+        return await initialize(here, attempt)
+    except Unavailable:
+        raise  # the store does not answer
+    except StoreError:
+        await give_up(stores, path, attempt.value)
         raise
+
+
+async def give_up(stores: StoreOf, path: str, attempt: Manifest) -> None:
+    """Release the finals of an attempt that has failed, if nobody can complete it any more.
+
+    It was replaced, or the clone was destroyed meanwhile: what destroys it releases the finals that are listed by then, and
+    later nobody finds their ids. If this fails, too, finals may stay, as after a crash."""
+    try:
+        if await is_over(stores(path), attempt):
+            for of in attempt.external_dbs:
+                await release(stores(of.path), of)
+    except StoreError as error:
+        stores(path).world.metrics.warn(f"final checkpoints of an attempt to make {path!r} may stay listed in "
+                                        f"{[of.path for of in attempt.external_dbs]}: {error}")
+
+
+async def is_over(manifests: MetadataStore, attempt: Manifest) -> bool:
+    """Return whether nobody can complete this attempt any more."""
+    try:
+        latest = (await manifests.current()).value
+    except StoreError:
+        return await is_sealed(manifests)
+    replaced = attempt_in(latest) != attempt_in(attempt)
+    return not manifests.codec.is_initialized(latest) and (replaced or mark_of(latest) is not None)
 
 
 async def detach(stores: StoreOf, path: str) -> list[str]:
