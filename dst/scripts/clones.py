@@ -84,6 +84,27 @@ async def life(alone: Alone) -> None:
     same([one.id for one in (await stores("p").current()).value.checkpoints], [entry.source_checkpoint_id])
 
 
+async def looked(alone: Alone) -> None:
+    """Who has just read the latest manifests, and seen that the path is free, sends 8 requests. If another cloner is faster,
+    those manifests do not list its source, and are read again; and so is one that has changed."""
+    stores = await begun(alone)
+
+    async def faster() -> None:
+        await begin(stores("d"), "p", await source_of(stores("p"), None))
+
+    for path, meanwhile in (("c", None), ("d", faster), ("e", lambda: clone(stores, "x", "p"))):
+        known = {"p": await stores("p").current()}
+        alone.sent()
+        if meanwhile:
+            alone.fails("create", f"{path}/manifest/" if path == "d" else "p/manifest/", meanwhile)
+        done = await clone(stores, path, "p", None, False, known)
+        same((done.value.initialized, meanwhile is not None or len(alone.sent()) == 8), (True, True))
+        listed = {one.id for one in (await stores("p").current()).value.checkpoints}
+        same({of.final_checkpoint_id for of in done.value.external_dbs} <= listed, True)
+    done = await clone(stores, "g", "c", None, False, {path: await stores(path).current() for path in "cp"})
+    same([of.path for of in done.value.external_dbs], ["c", "p"])
+
+
 async def lost(alone: Alone) -> None:
     """Each step may be lost, and the next call goes on from there."""
     stores = await begun(alone, 1)
@@ -206,4 +227,5 @@ async def destroyed_meanwhile(_: Alone) -> None:
             same([of.key for of in (await alone.real.list_page("c/")).entries], [Namespace("c", "manifest").boundary_key])
 
 
-SCRIPTS: tuple[Script, ...] = (life, lost, refusals, nested, replaced, epochs, destroyed, destroyed_clone, destroyed_meanwhile)
+SCRIPTS: tuple[Script, ...] = (
+    life, looked, lost, refusals, nested, replaced, epochs, destroyed, destroyed_clone, destroyed_meanwhile)
