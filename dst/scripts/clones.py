@@ -6,7 +6,7 @@ from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.flatbuffer import ulid_of
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Sst, SstInfo, View
-from highwater.impl.errors import OutcomeUnknown
+from highwater.impl.errors import OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.protocols import checkpoints, destroy
 from highwater.impl.protocols.boundary_object import InvalidBoundary
@@ -69,7 +69,7 @@ async def life(alone: Alone) -> None:
     parent = (await stores("p").current()).value
     same([one.id for one in parent.checkpoints], [entry.source_checkpoint_id, entry.final_checkpoint_id])
     same(parent.checkpoints[0].manifest_id, parent.checkpoints[1].manifest_id)
-    same(parent.checkpoints[1].expire_time_s, 0)
+    same([one.expire_time_s for one in parent.checkpoints], [alone.now // 1000 + 300, 0])
     same((await alone.real.get(Namespace("c", "wal").key(1))).body, b"1")
     for source in (None, entry.source_checkpoint_id):
         same(type(await clone(stores, "c", "p", source)), Recognised)
@@ -129,12 +129,20 @@ async def refusals(alone: Alone) -> None:
     await alone.raises(CheckpointMissing, clone(stores, "c", "p", checkpoints.new_id(stores("p"))))
     done = await clone(stores, "c", "p")
     await alone.raises(OtherParent, clone(stores, "c", "q"))
+    other = checkpoints.new_id(stores("p"))
+    await checkpoints.create(stores("p"), other)
+    await alone.raises(OtherParent, clone(stores, "c", "p", other))
+    begun_of = await begin(stores("f"), "p", await source_of(stores("p"), other))
+    await checkpoints.delete(stores("p"), other)
+    await alone.raises(CheckpointMissing, clone(stores, "f", "p"), checkpoint=other)
+    same((await stores("f").current()).value, begun_of.value)
     await stores("p").update(lambda _, m: m._replace(checkpoints=()))
     await alone.raises(NotPinned, clone(stores, "c", "p"))
     await stores("d").initialise(done.value._replace(initialized=False, wal_id_last_seen=2))
     await alone.raises(NotInitialized, opened(stores("d")))
     await alone.raises(NotInitialized, detach(stores, "d"))
     await alone.raises(NotInitialized, clone(stores, "e", "d", done.value.external_dbs[0].source_checkpoint_id))
+    await alone.raises(NotInitialized, clone(stores, "e", "d"))
     await alone.raises(SourceBehind, clone(stores, "d", "p", None, True))
     await stores("p").update(lambda _, m: m._replace(wal_id_last_seen=2))
     alone.fails("create", "d/manifest/", LOST)
@@ -153,6 +161,23 @@ async def nested(alone: Alone) -> None:
     await stores("g").update(lambda _, m: without_sst(m, B))
     same(await detach(stores, "g"), [done.value.external_dbs[0].final_checkpoint_id])
     same([of.path for of in (await stores("g").current()).value.external_dbs], ["p"])
+
+
+async def detached(alone: Alone) -> None:
+    """A clone is detached when neither its latest manifest nor a checkpoint uses the entry. A detach that stops after the final
+    is gone has left the entry, and the next one goes on from there."""
+    stores = await begun(alone)
+    entry, = (await clone(stores, "c", "p")).value.external_dbs
+    held = checkpoints.new_id(stores("c"))
+    await checkpoints.create(stores("c"), held)
+    await stores("c").update(lambda _, m: without_sst(m, A))
+    same((await detach(stores, "c"), (await stores("c").current()).value.external_dbs), ([], (entry._replace(sst_ids=()),)))
+    await checkpoints.delete(stores("c"), held)
+    alone.fails("create", "c/manifest/", Unavailable)
+    await alone.raises(Unavailable, detach(stores, "c"))
+    same([one.id for one in (await stores("p").current()).value.checkpoints], [entry.source_checkpoint_id])
+    same((await stores("c").current()).value.external_dbs, (entry._replace(sst_ids=()),))
+    same((await detach(stores, "c"), (await stores("c").current()).value.external_dbs), ([entry.final_checkpoint_id], ()))
 
 
 async def replaced(alone: Alone) -> None:
@@ -228,4 +253,4 @@ async def destroyed_meanwhile(_: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    life, looked, lost, refusals, nested, replaced, epochs, destroyed, destroyed_clone, destroyed_meanwhile)
+    life, looked, lost, refusals, nested, detached, replaced, epochs, destroyed, destroyed_clone, destroyed_meanwhile)

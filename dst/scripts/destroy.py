@@ -74,9 +74,12 @@ async def fenced(alone: Alone) -> None:
 
 
 async def of_a_writer(alone: Alone) -> None:
-    """A writer's own checkpoint is nobody's pin."""
+    """A writer's own checkpoint is nobody's pin, and goes with the mark."""
     pin, own = Checkpoint("x", 1, 0, 0), Checkpoint("w", 1, 0, 0, WriterCheckpoint(1))
     same(pins_of(Manifest(checkpoints=(own, pin))), (pin,))
+    manifests = MetadataStore(alone.world, MANIFESTS, ManifestCodec())
+    await manifests.initialise(Manifest(initialized=True, checkpoints=(own._replace(id=uuid_of(4 << 76 | 0b10 << 62 | 1)),)))
+    same([one.id for one in (await mark(manifests, HARD)).value.checkpoints], [MARK])
 
 
 async def soft(alone: Alone) -> None:
