@@ -109,8 +109,8 @@ class Counting:
 
 
 def test_what_a_quiet_clone_costs():
-    """A look that writes nothing takes 7 requests, and the protocol 8 more, and 2 for each WAL object. A database from which SSTs are inherited
-    takes 7 more."""
+    """A look that writes nothing takes 7 requests, and the protocol 8 more, and 2 for each WAL object. A database from which
+    SSTs are inherited takes 7 more."""
     store: Any = Counting(database(SSTS, WAL)[0])
     world = system_world(store)
     asyncio.run(cloned(world, ["db", "clone"], None, False, True))
