@@ -85,8 +85,8 @@ async def life(alone: Alone) -> None:
 
 
 async def looked(alone: Alone) -> None:
-    """Who has just read the latest manifests, and seen that the path is free, sends 8 requests. If another cloner is faster,
-    those manifests do not list its source, and are read again; and so is one that has changed."""
+    """A cloner that has just read the latest manifests, and seen that the path is free, sends 8 requests. If another one is
+    faster, those manifests do not list its source, and are read again; and so is a manifest that has changed."""
     stores = await begun(alone)
 
     async def faster() -> None:

@@ -35,8 +35,7 @@ from highwater.impl.protocols.clones_manifest import (
     entry_in,
     in_use,
 )
-from highwater.impl.protocols.destroy import is_sealed
-from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, is_sealed
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, ObjectVersionExists
 
