@@ -11,15 +11,18 @@ held, and a clone the same until it is written. The log refines the models.
 
 Clients of 0.15.0 change the manifest only as writers. A reader or a cloner of that release makes an open writer of 0.17.0
 forget what is compacted (docs/operating/findings.md). So they read checkpoints, which changes nothing, until all writers have
-ended.
+ended. A compactor inside a writer of that release does the same, when it begins after its writer is fenced. So no such
+compactor runs while a writer of 0.17.0 is open.
 
 WAL objects and SSTs have no boundary, only an age (DATA_MIN_AGE_MS) that everything held must be shorter than. The pins of
 compactors last PIN_MS, so that what they have compacted away is collected during the run.
 """
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import nullcontext
 from functools import partial
 from random import Random
 from typing import Any
@@ -112,6 +115,7 @@ class Soak(Together):
         self.held: dict[str, dict[str, str] | None] = {}
         self.clones: dict[str, Clone] = {}
         self.live: dict[str, str] = {}
+        self.apart = threading.Lock()  # of a compactor of 0.15.0 and a writer of 0.17.0
         self.turn_ends_s = 0.0  # until then most writers leave the database to the one that has opened it last
         self.instances: dict[str, int] = dict.fromkeys(ROLES, 0)
 
@@ -156,16 +160,18 @@ class Soak(Together):
         client, batches = self.scene.clients[name], Batches(name, random)
         while not self.over.is_set():
             self.waits_for_turn(random)
-            self.count(f"sessions of {THEIRS[name]}", lambda: self.session_of(client, name, batches, random))
-            try:
-                client.close()
-            except PeerError:
-                pass  # it was not open, or ends as it should
+            compacts = random.random() < 0.6
+            with self.apart if compacts or THEIRS[name] == NEWEST else nullcontext():
+                self.count(f"sessions of {THEIRS[name]}", partial(self.session_of, client, name, batches, random, compacts))
+                try:
+                    client.close()
+                except PeerError:
+                    pass  # it was not open, or ends as it should
 
-    def session_of(self, client: Client, name: str, batches: Batches, random: Random) -> None:
+    def session_of(self, client: Client, name: str, batches: Batches, random: Random, compacts: bool) -> None:
         before = self.ledger.known()
         settings = PATIENT | {"min_filter_keys": random.choice((1, 1000))}
-        if random.random() < 0.6:
+        if compacts:
             settings |= compacting(THEIRS[name]) | QUICK
         client.open(**AT, settings=settings, merging=True)
         self.counts[f"openings of {THEIRS[name]}"] += 1
