@@ -38,7 +38,8 @@ from tests.interop.test_interop_raft import SOURCES
 
 pytestmark = pytest.mark.interop
 SCRIPTS = ("async_storage_writes", "campaign", "checkquorum", "lagging_commit", "prevote", "prevote_checkquorum",
-           "probe_and_replicate", "replicate_pause", "single_node", "slow_follower_after_compaction", "snapshot_succeed_via_app_resp")
+           "probe_and_replicate", "replicate_pause", "single_node", "slow_follower_after_compaction",
+           "snapshot_succeed_via_app_resp")
 UNPLAYED = {  # script -> why our core cannot play it
     **dict.fromkeys(("confchange_disable_validation", "confchange_v1_add_single", "confchange_v1_remove_leader",
                      "confchange_v1_remove_leader_stepdown", "confchange_v2_add_double_auto",
