@@ -1,17 +1,17 @@
 """One database that our writer, compactor, collector, readers and clones share with released clients, for a chosen time.
 
-Our `Db` and writers of 0.15.0 and 0.17.0 take the database from each other. Our compactor and those inside the released writers
-take over from each other, and are stopped at any moment. Both sides collect, take checkpoints, read, clone; clones are written
-and compacted by both sides, detached and destroyed by ours. Requests are held, delayed, answered late and lost.
+Our `Db` and writers of 0.15.0 and 0.17.0 take the database from each other. Our compactor and those inside the writers of
+0.17.0 take over from each other, and are stopped at any moment. Both sides collect, take checkpoints, read, clone; clones are
+written and compacted by both sides, detached and destroyed by ours. Requests are held, delayed, answered late and lost.
 
 Every acknowledged change is read back by both sides, all the time and at the end. A checkpoint shows the same as long as it is
 held, and a clone the same until it is written. The log refines the models.
 
     HIGHWATER_SOAK_S=600 HIGHWATER_SOAK_SEED=7 .venv/bin/python -m pytest -m interop -s tests/interop -k acknowledged_change
 
-Clients of 0.15.0 change the manifest only as writers. A reader or a cloner of that release makes an open writer of 0.17.0
-forget what is compacted (docs/operating/findings.md). So they read checkpoints, which changes nothing, until all writers have
-ended.
+Clients of 0.15.0 change the manifest only as writers, without a compactor. A reader, a cloner or a compactor of that release
+makes open writers forget what is compacted (docs/operating/findings.md). So they read checkpoints, which changes nothing, until
+all writers have ended.
 
 WAL objects and SSTs have no boundary, only an age (DATA_MIN_AGE_MS) that everything held must be shorter than. The pins of
 compactors last PIN_MS, so that what they have compacted away is collected during the run.
@@ -121,6 +121,10 @@ class Soak(Together):
                      lambda: self.rules(random), random, 0.2)]
         works += [lambda random, name=name: self.write_theirs(name, random) for name in "AB"]
         self.side_by_side(works, seconds)
+        world, last_s = self.new_world("collector"), time.monotonic() + 60
+        while not self.counts["deleted by ours in compacted/"] and time.monotonic() < last_s:  # none was old
+            time.sleep(1)
+            run(self.collected, world, "db", True)
 
     def new_world(self, role: str) -> World:
         """Return the world of a new instance: the recorder knows it by a name of its own. One that was told of an unknown
@@ -156,7 +160,7 @@ class Soak(Together):
         client, batches = self.scene.clients[name], Batches(name, random)
         while not self.over.is_set():
             self.waits_for_turn(random)
-            self.count(f"sessions of {THEIRS[name]}", lambda: self.session_of(client, name, batches, random))
+            self.count(f"sessions of {THEIRS[name]}", partial(self.session_of, client, name, batches, random))
             try:
                 client.close()
             except PeerError:
@@ -165,8 +169,8 @@ class Soak(Together):
     def session_of(self, client: Client, name: str, batches: Batches, random: Random) -> None:
         before = self.ledger.known()
         settings = PATIENT | {"min_filter_keys": random.choice((1, 1000))}
-        if random.random() < 0.6:
-            settings |= compacting(THEIRS[name]) | QUICK
+        if THEIRS[name] == NEWEST and random.random() < 0.6:
+            settings |= compacting(NEWEST) | QUICK
         client.open(**AT, settings=settings, merging=True)
         self.counts[f"openings of {THEIRS[name]}"] += 1
         self.begins_turn(random)
