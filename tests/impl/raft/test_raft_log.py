@@ -128,7 +128,7 @@ def test_a_cut_that_reached_behind_its_segment_is_read_without_the_segments_befo
 
 
 def test_a_cut_in_a_later_segment_may_reach_behind_the_first_that_is_left():
-    """Of the segments that are left the first begins after entry 3, and a later one cuts the log after entry 1."""
+    """Let a later segment cut the log after entry 1. The first segment that is left begins after entry 3."""
     disk = CrashingDisk()
     after = [b"deux", b"trois", b"quatre", b"cinq", b"six", b"sept"]
 
