@@ -6,9 +6,9 @@ abstract. An entry is one step, so all replicas are one shared state here, and w
 add a block again whenever they lost an answer, workers that may be slow or dead, a cleaner, leaders. specs/MetadataFsm.fizz has
 the same names, states and labelled edges.
 
-A block is (level, data). A writer's block has level 0 and one datum, and its object is there from the start. A job is its
-sources, blocks of one level; its result is the block of the next level with their data. A block belongs to a unit: the window
-of time of its oldest datum, and a tenant, which is 0 for writers' blocks (they are anonymous) and 1 for results.
+A block is (level, data). A writer's block has level 0 and one datum. A job is its sources, blocks of one level; its result is
+the block of the next level with their data. A block belongs to a unit: the window of time of its oldest datum, and a tenant,
+which is 0 for writers' blocks (they are anonymous) and 1 for results.
 
 There is no clock. Blocks grow too old for the horizon at any time, leases end at any time, tombstones are due at once. A worker
 that takes another job has forgotten the one before. A plan that its leader proposes late is a fact: it may be applied later,
@@ -139,6 +139,13 @@ def waiting(c: Constants, blocks: frozenset[Block] | set[Block]) -> frozenset[Bl
 
 # --- writers
 
+def put(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
+    """A writer writes the object of its block."""
+    for d in range(c.BLOCKS):
+        if raw(d) not in s.objects | s.deleted:
+            yield (d,), s._replace(objects=s.objects | {raw(d)}), ()
+
+
 def add(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A writer adds its block, for the first time or once more. What changes nothing is no step."""
     for d in range(c.BLOCKS):
@@ -146,7 +153,8 @@ def add(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
         if b in s.visible:
             if not c.BLOCK_STATE and b not in s.queue:
                 yield (d,), s._replace(queue=s.queue | {b}), ()
-        elif not (is_removed(c, s, b) or (c.HORIZON and d in s.old) or (c.DROPPED and unit_of(c, b) in s.dropped)):
+        elif b in s.objects | s.deleted and not (
+                is_removed(c, s, b) or (c.HORIZON and d in s.old) or (c.DROPPED and unit_of(c, b) in s.dropped)):
             yield (d,), s._replace(visible=s.visible | {b}, queue=s.queue | {b}, shown=s.shown | {b}), ()
 
 
@@ -428,7 +436,7 @@ def plan_is_late(c: Constants, s: Shared) -> bool:
 
 WORKER = {"Assign": assign, "Run": run, "Complete": complete}
 INDEX = {
-    "Add": add, "NewJob": new_job, "Propose": propose, "LateJob": late_job, "HandOut": hand_out, "HandOutUnit": hand_out_unit,
+    "Put": put, "Add": add, "NewJob": new_job, "Propose": propose, "LateJob": late_job, "HandOut": hand_out, "HandOutUnit": hand_out_unit,
     "Evict": evict, "Show": show, "Delete": delete, "Sweep": sweep, "Confirm": confirm, "ConfirmUnit": confirm_unit,
     "Forget": forget, "Truncate": truncate, "ForgetUnit": forget_unit, "Age": age, "Elect": elect,
 }
@@ -455,12 +463,12 @@ SOMETIMES: dict[str, Property] = {
 }
 
 
-def initial(c: Constants) -> Shared:
+def initial() -> Shared:
     none = frozenset()
     return Shared(
-        objects=frozenset(raw(d) for d in range(c.BLOCKS)), deleted=none, visible=none, removed=none, queue=none, jobs=none,
-        tombs=none, unit_tombs=none, swept=none, dropped=none, old=none, late=none, proposals=0, half=(), assigns=0, truncates=0, evicts=0,
-        term=1, shown=none, expired=none, usurped=False, deposed=False)
+        objects=none, deleted=none, visible=none, removed=none, queue=none, jobs=none,
+        tombs=none, unit_tombs=none, swept=none, dropped=none, old=none, late=none, proposals=0, half=(), assigns=0,
+        truncates=0, evicts=0, term=1, shown=none, expired=none, usurped=False, deposed=False)
 
 
 def model(c: Constants) -> Model:
@@ -469,5 +477,5 @@ def model(c: Constants) -> Model:
     absent |= {"PlanIsLate"} if c.MAX_LATE == 0 or c.MAX_TERM == 1 else set()
     absent |= {"JobIsLost"} if c.WORKERS < 2 else set()
     absent |= {"IsCompacted", "IsCarried", "ResultIsLate"} if not c.WORKERS else set()
-    return Model("metadata_fsm", c, initial(c), (*clients(("Worker", c.WORKERS, Worker(), WORKER)), store(INDEX)), ALWAYS,
+    return Model("metadata_fsm", c, initial(), (*clients(("Worker", c.WORKERS, Worker(), WORKER)), store(INDEX)), ALWAYS,
                  all_but(SOMETIMES, absent), renamed={"Worker": None})
