@@ -16,11 +16,11 @@ Jobs
   WorkerHasOneJob.
 Objects
 - TombIsRemoved: a tombstone names a removed block. CarrierIsThere, UnitCarrierIsThere: a job that carries a tombstone is there.
-- RawIsThere: the object of a writer's block that may be added is there. RanIsThere: that of a result is, unless the result cannot
-  be shown any more. NoDangling, RemovedIsBuried. GoneIsDeleted, RanIsKnown: an object that is not there was deleted.
+- RawIsThere: the object of a writer's block that may be added is there. RanIsThere: that of a result is, unless the result
+  cannot be shown any more. NoDangling, RemovedIsBuried. GoneIsDeleted, RanIsKnown: an object that is not there was deleted.
   SweptIsDeleted: the finished blocks of a swept unit were, or have tombstones.
-- OverIsOld, OverShowsNothing: a unit that is over is known as dropped, or all data of its window are too old, and nothing in the
-  window is visible that could come into the unit.
+- OverIsOld, OverShowsNothing: a unit that is over is known as dropped, or all data of its window are too old, and nothing in
+  the window is visible that could come into the unit.
 
 Two checks tie this to the model. `tie` evaluates the relation below in plain Python, on every reachable state of an instance.
 `walked` does so on random walks through a larger instance.
@@ -52,8 +52,9 @@ ROLES = {"Worker": Worker}
 FIELDS = {
     "": {
         "objects": (Block, bool), "deleted": (Block, bool), "visible": (Block, bool), "removed": (Block, bool),
-        "queue": (Block, bool), "live": (Job, bool), "tokens": (Job, Token), "free": (Block, bool), "carried": (Block, Job, bool),
-        "unit_free": (Unit, bool), "unit_carried": (Unit, Job, bool), "swept": (Unit, bool), "dropped": (Unit, bool),
+        "queue": (Block, bool), "live": (Job, bool), "tokens": (Job, Token), "free": (Block, bool),
+        "carried": (Block, Job, bool), "unit_free": (Unit, bool),
+        "unit_carried": (Unit, Job, bool), "swept": (Unit, bool), "dropped": (Unit, bool),
         "old": (Datum, bool), "late": (Job, Term, bool), "proposals": (Count,), "half": (Job, bool), "assigns": (Token,),
         "truncates": (Count,), "evicts": (Count,), "term": (Term,), "shown": (Block, bool), "expired": (Datum, bool),
         "usurped": (bool,), "deposed": (bool,),
@@ -113,10 +114,10 @@ def add(c, s, _, d: Datum):
     b = s.raw(d)
     known = And(c.TOMB_CHECK, s.removed(b) if c.KEEP_REMOVED else s.free(b))
     refused = Or(known, And(c.HORIZON, s.old(d)), is_dropped(c, s, b))
-    waits = lambda x: Or(x == b, s.queue(x))
-    yield And(s.visible(b), not c.BLOCK_STATE, Not(s.queue(b))), (d,), s.but(queue=waits), None
-    yield And(Not(s.visible(b)), is_written(s, b), Not(refused)), (d,), s.but(
-        visible=lambda x: Or(x == b, s.visible(x)), queue=waits, shown=lambda x: Or(x == b, s.shown(x))), None
+    waits = s.but(queue=lambda x: Or(x == b, s.queue(x)))
+    yield And(s.visible(b), not c.BLOCK_STATE, Not(s.queue(b))), (d,), waits, None
+    yield And(Not(s.visible(b)), is_written(s, b), Not(refused)), (d,), waits.but(
+        visible=lambda x: Or(x == b, s.visible(x)), shown=lambda x: Or(x == b, s.shown(x))), None
 
 
 def may_plan(s, j):
@@ -166,7 +167,8 @@ def without_jobs(s, gone, kept):
 
 def cancelled(c, s, gone):
     """End jobs without a result."""
-    back = lambda b: And(c.REQUEUE, s.visible(b), s.some(Job, lambda j: And(gone(j), s.source(j, b))))
+    def back(b):
+        return And(c.REQUEUE, s.visible(b), s.some(Job, lambda j: And(gone(j), s.source(j, b))))
     return without_jobs(s, gone, c.TAKE_BACK).but(queue=lambda b: Or(s.queue(b), back(b)))
 
 
@@ -249,7 +251,8 @@ def forget(c, s, _, b: Block):
 
 
 def truncate(c, s, _, u: Unit):
-    gone = lambda b: And(s.visible(b), s.unit(b) == u)
+    def gone(b):
+        return And(s.visible(b), s.unit(b) == u)
     ends = s.define("cancelled", (Unit, Job), lambda v, j: And(s.live(j), s.some(
         Block, lambda b: And(s.source(j, b), s.visible(b), s.unit(b) == v))))
     after = s.but(
@@ -271,7 +274,8 @@ def forget_unit(c, s, _, u: Unit):
 
 
 def age(c, s, _, d: Datum):
-    yield And(Not(s.old(d)), room(lambda: s.count(Datum, s.old), c.AGES)), (d,), s.but(old=lambda e: Or(e == d, s.old(e))), None
+    few = room(lambda: s.count(Datum, s.old), c.AGES)
+    yield And(Not(s.old(d)), few), (d,), s.but(old=lambda e: Or(e == d, s.old(e))), None
 
 
 def elect(c, s, _):
@@ -386,7 +390,8 @@ def removed_is_buried(c, s, b: Block):
     def there(carried, x):
         return s.some(Job, lambda j: And(carried(x, j), s.live(j)))
     u = s.unit(b)
-    return Implies(is_finished(s, b), Or(s.deleted(b), s.free(b), there(s.carried, b), s.unit_free(u), there(s.unit_carried, u)))
+    named = Or(s.free(b), there(s.carried, b), s.unit_free(u), there(s.unit_carried, u))
+    return Implies(is_finished(s, b), Or(s.deleted(b), named))
 
 
 def data_rises(c, s, b: Block, e: Block, d: Datum):
@@ -480,18 +485,27 @@ def over_shows_nothing(c, s, u: Unit, b: Block, j: Job):
 
 PROPERTIES = {
     "EachDatumOnce": each_datum_once, "DroppedStaysDropped": dropped_stays_dropped, "OneJobPerSource": one_job_per_source,
-    "WorkIsVisible": work_is_visible, "NothingIsLeftOut": nothing_is_left_out, "LostJobChangesNothing": lost_job_changes_nothing,
-    "DeposedChangesNothing": deposed_changes_nothing, "NoDangling": no_dangling, "RemovedIsBuried": removed_is_buried,
+    "WorkIsVisible": work_is_visible, "NothingIsLeftOut": nothing_is_left_out,
+    "LostJobChangesNothing": lost_job_changes_nothing, "DeposedChangesNothing": deposed_changes_nothing, "NoDangling": no_dangling, "RemovedIsBuried": removed_is_buried,
 }
 CLAUSES = {name: clause for name, clause in PROPERTIES.items() if name not in ("EachDatumOnce", "DroppedStaysDropped")} | {
     "AtMostOne": at_most_one, "AtLeastOne": at_least_one, "DataRises": data_rises, "ShownIsKnown": shown_is_known,
     "ShownHasRaw": shown_has_raw, "VisibleIsShown": visible_is_shown, "RemovedIsShown": removed_is_shown,
     "ExpiredIsShown": expired_is_shown, "ExpiredIsNotVisible": expired_is_not_visible,
-    "DroppedShowsNothing": dropped_shows_nothing, "WorkerKnows": worker_knows, "WorkerHasOneJob": worker_has_one_job, "HalfIsNone": half_is_none,
+    "DroppedShowsNothing": dropped_shows_nothing, "WorkerKnows": worker_knows, "WorkerHasOneJob": worker_has_one_job,
+    "HalfIsNone": half_is_none,
     "TokenIsNew": token_is_new, "TombIsRemoved": tomb_is_removed, "CarrierIsThere": carrier_is_there,
     "UnitCarrierIsThere": unit_carrier_is_there, "RawIsThere": raw_is_there, "RanIsThere": ran_is_there,
     "RanIsKnown": ran_is_known, "GoneIsDeleted": gone_is_deleted, "SweptIsDeleted": swept_is_deleted, "OverIsOld": over_is_old,
     "OverShowsNothing": over_shows_nothing,
+}
+
+OVER = ("OverShowsNothing", "DroppedShowsNothing")
+BURIED = ("TombIsRemoved", "RemovedIsShown")
+NEEDS = {  # what the queries that take longest may use
+    ("Worker.Complete", "OverShowsNothing"): (), ("Delete", "NoDangling"): BURIED, ("Delete", "RanIsThere"): BURIED,
+    ("Sweep", "NoDangling"): OVER, ("Sweep", "RanIsThere"): ("OverShowsNothing", "WorkerKnows"),
+    ("Truncate", "SweptIsDeleted"): OVER, ("HandOut", "SweptIsDeleted"): (),
 }
 
 
@@ -513,8 +527,9 @@ def read(role: str, value: Any) -> Tables:
     jobs, tombs, unit_tombs = (tables.pop(name) for name in ("jobs", "tombs", "unit_tombs"))
     free, carried = split(tombs)
     unit_free, unit_carried = split(unit_tombs)
-    return tables | {"live": frozenset(job for job, _ in jobs), "tokens": defaultdict(int, jobs), "free": free, "carried": carried,
-                     "unit_free": unit_free, "unit_carried": unit_carried, "half": frozenset({value.half} - {()})}
+    return tables | {"live": frozenset(job for job, _ in jobs), "tokens": defaultdict(int, jobs), "free": free,
+                     "carried": carried, "unit_free": unit_free, "unit_carried": unit_carried,
+                     "half": frozenset({value.half} - {()})}
 
 
 def written(role: str, t: Tables) -> Any:
@@ -547,15 +562,16 @@ def scope(c: Any) -> Scope:  # a Constants without None
 
 # Instances in which counterexamples to induction are searched.
 SMALL = scope(m.Constants(WINDOWS=2, ASSIGNS=2, TRUNCATES=1, EVICTS=1, MAX_LATE=1, MAX_TERM=2))
-SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, written, axioms=AXIOMS)
+SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, written, axioms=AXIOMS,
+                needs=NEEDS)
 UNBOUNDED = dict.fromkeys(("ASSIGNS", "TRUNCATES", "AGES", "EVICTS", "MAX_LATE", "MAX_TERM"))
 SAFEGUARDS = set(m.Constants._fields[m.Constants._fields.index("TOMB_CHECK"):])
 SAFEGUARDS_OFF = tuple({name: False} for name in m.Constants._fields if name in SAFEGUARDS)
 SYSTEMS = {"": {}}  # that are proved
 # Instances for the tie that together take every action but Show.
 INSTANCES: tuple[dict[str, Any], ...] = (
-    {"TRUNCATES": 1, "AGES": 2}, {"MAX_LATE": 1, "MAX_TERM": 2, "EVICTS": 1}, {"TRUNCATES": 1, "WINDOWS": 2},
-    {"LEVELS": 2, "ASSIGNS": 3})
+    {"BLOCKS": 1, "AGES": 1}, {"TRUNCATES": 1, "AGES": 2}, {"MAX_LATE": 1, "MAX_TERM": 2, "EVICTS": 1},
+    {"TRUNCATES": 1, "WINDOWS": 2}, {"LEVELS": 2, "ASSIGNS": 3})
 NEAREST, UNTAKEN = 500, frozenset({"Show"})
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
 WALKED = {"BLOCKS": 3, "WORKERS": 2, "ASSIGNS": 6, "WINDOWS": 2, "TRUNCATES": 2, "AGES": 2, "EVICTS": 2, "MAX_LATE": 2,

@@ -436,9 +436,9 @@ def plan_is_late(c: Constants, s: Shared) -> bool:
 
 WORKER = {"Assign": assign, "Run": run, "Complete": complete}
 INDEX = {
-    "Put": put, "Add": add, "NewJob": new_job, "Propose": propose, "LateJob": late_job, "HandOut": hand_out, "HandOutUnit": hand_out_unit,
-    "Evict": evict, "Show": show, "Delete": delete, "Sweep": sweep, "Confirm": confirm, "ConfirmUnit": confirm_unit,
-    "Forget": forget, "Truncate": truncate, "ForgetUnit": forget_unit, "Age": age, "Elect": elect,
+    "Put": put, "Add": add, "NewJob": new_job, "Propose": propose, "LateJob": late_job, "HandOut": hand_out,
+    "HandOutUnit": hand_out_unit, "Evict": evict, "Show": show, "Delete": delete, "Sweep": sweep, "Confirm": confirm,
+    "ConfirmUnit": confirm_unit, "Forget": forget, "Truncate": truncate, "ForgetUnit": forget_unit, "Age": age, "Elect": elect,
 }
 
 ALWAYS = {
