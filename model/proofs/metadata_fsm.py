@@ -486,7 +486,8 @@ def over_shows_nothing(c, s, u: Unit, b: Block, j: Job):
 PROPERTIES = {
     "EachDatumOnce": each_datum_once, "DroppedStaysDropped": dropped_stays_dropped, "OneJobPerSource": one_job_per_source,
     "WorkIsVisible": work_is_visible, "NothingIsLeftOut": nothing_is_left_out,
-    "LostJobChangesNothing": lost_job_changes_nothing, "DeposedChangesNothing": deposed_changes_nothing, "NoDangling": no_dangling, "RemovedIsBuried": removed_is_buried,
+    "LostJobChangesNothing": lost_job_changes_nothing, "DeposedChangesNothing": deposed_changes_nothing,
+    "NoDangling": no_dangling, "RemovedIsBuried": removed_is_buried,
 }
 CLAUSES = {name: clause for name, clause in PROPERTIES.items() if name not in ("EachDatumOnce", "DroppedStaysDropped")} | {
     "AtMostOne": at_most_one, "AtLeastOne": at_least_one, "DataRises": data_rises, "ShownIsKnown": shown_is_known,
