@@ -260,7 +260,8 @@ def truncate(c, s, _, u: Unit):
         expired=lambda d: Or(s.expired(d), s.some(Block, lambda b: And(gone(b), s.has(b, d)))),
         dropped=lambda v: Or(v == u, s.dropped(v)), unit_free=lambda v: Or(v == u, s.unit_free(v)),
         truncates=one_more(s.truncates, c.TRUNCATES))
-    yield And(s.some(Block, gone), room(s.truncates, c.TRUNCATES)), (u,), cancelled(c, after, lambda j: ends(u, j)), None
+    had = And(Not(s.dropped(u)), s.some(Block, lambda b: And(s.shown(b), s.unit(b) == u)))
+    yield And(had, room(s.truncates, c.TRUNCATES)), (u,), cancelled(c, after, lambda j: ends(u, j)), None
 
 
 def in_window(s, b, u):

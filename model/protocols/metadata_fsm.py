@@ -318,8 +318,8 @@ def forget(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
 # --- retention
 
 def truncate(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    """Retention drops a unit, and the jobs that compact blocks of it."""
-    for u in sorted({unit_of(c, b) for b in s.visible}):
+    """Retention drops a unit that has had blocks, and the jobs that compact blocks of it."""
+    for u in sorted({unit_of(c, b) for b in s.shown} - s.dropped):
         if below(s.truncates, c.TRUNCATES):
             gone = frozenset(b for b in s.visible if unit_of(c, b) == u)
             after = s._replace(
