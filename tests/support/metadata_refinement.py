@@ -1,9 +1,9 @@
 """Judge the metadata index by its model: each log entry changes the index as actions of model/protocols/metadata_fsm.py do.
 
-The index's own answers say which actions an entry is. Each of them must be possible in the model, in the order in which the index
-takes them. After the entry the index must show what the model shows: blocks, waiting ones, jobs with their workers, tombstones
-with the jobs that carry them, what is known as removed or dropped, and every object. There is one shard. Writers' blocks are
-anonymous, and results belong to one tenant.
+The index's own answers say which actions an entry is. Each of them must be possible in the model, in the order in which the
+index takes them. After the entry the index must show what the model shows: blocks, waiting ones, jobs with their workers,
+tombstones with the jobs that carry them, what is known as removed or dropped. Every visible block must have its object. There is
+one shard. Writers' blocks are anonymous, and results belong to one tenant.
 
 A datum's number is congruent to its window, as in the model. Time makes no entry: what the horizon refuses is too old. A worker
 is known by its lease.
@@ -228,7 +228,8 @@ class Judge:
         return self.workers[job.name, job.token].token if job.token else 0
 
     def known_as_removed(self, shown: Any) -> set[m.Block]:
-        return {self.block_of[rows.removed_of(key).ulid] for bucket in (rows.REMOVED, rows.GONE) for key, _ in under(shown, bucket)}
+        keys = [key for bucket in (rows.REMOVED, rows.GONE) for key, _ in under(shown, bucket)]
+        return {self.block_of[rows.removed_of(key).ulid] for key in keys}
 
     def known_as_dropped(self, shown: Any) -> set[m.Unit]:
         return {self.unit(rows.unit_of(key[1:])[0]) for key, _ in under(shown, rows.DROPPED)}
