@@ -2,8 +2,8 @@
 
 The index's own answers say which actions an entry is. Each of them must be possible in the model, in the order in which the
 index takes them. After the entry the index must show what the model shows: blocks, waiting ones, jobs with their workers,
-tombstones with the jobs that carry them, what is known as removed or dropped. Every visible block must have its object. There is
-one shard. Writers' blocks are anonymous, and results belong to one tenant.
+tombstones with the jobs that carry them, what is known as removed or dropped. Every visible block must have its object. There
+is one shard. Writers' blocks are anonymous, and results belong to one tenant.
 
 A datum's number is congruent to its window, as in the model. Time makes no entry: what the horizon refuses is too old. A worker
 is known by its lease.
