@@ -84,7 +84,7 @@ class Evidence:
         self.last: dict[str, int] = {}  # client -> its last request
         self.met: dict[str, frozenset[tuple[str, str]]] = {}  # process -> (key, version) of each response; "": without one
         self.told: dict[str, str] = {}  # clients whose callers were told something
-        self.crashed: dict[str, str] = {}  # processes whose tasks may still end requests by the crash
+        self.crashed: dict[str, int] = {}  # process -> when it crashed: then the requests of all its tasks end
         self.nobody = Client((NOTHING,) * len(self.namespaces))
 
     def __copy__(self) -> "Evidence":
@@ -147,7 +147,8 @@ class Evidence:
         if e.kind == "applied" and not e.awaited:
             return ""
         client, process = e.client, e.client.partition("/")[0]
-        if self.crashed.pop(process, "") and e.kind != "crash":
+        if process in self.crashed and (e.kind != "crash" or e.t_ms != self.crashed[process]):  # of its next life
+            del self.crashed[process]
             self._forget(process)
         number, before = self.before.get(client, (0, self.nobody))
         if e.kind == "told":
@@ -159,12 +160,12 @@ class Evidence:
             self.last[client] = e.request
             why = self._groundless(e, self.of(client))
         if e.kind == "crash":
-            self.crashed[process] = process
+            self.crashed[process] = e.t_ms
         elif e.kind == "applied":
             self.before[client] = e.request, self.of(client)
             self.clients[client] = self._after(self.of(client), e)
-        elif e.request == number:  # nobody has had the response
-            self.clients[client] = before
+        elif e.request == number:  # nobody has had the response; if it was a page, the listing fails
+            self.clients[client] = before._replace(page=("", ""))
         elif e.awaited and self.of(client).page[0]:
             self.clients[client] = self.of(client)._replace(page=("", ""))  # its listing fails
         return why

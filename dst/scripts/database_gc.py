@@ -193,7 +193,7 @@ async def several(alone: Alone) -> None:
             asked.append(f"{name} {alone.now - began}")
             if error := ends[sum(of.startswith(name) for of in asked) - 1]:
                 raise error
-            return Plan(1)
+            return Plan(1, (0, 0))
         return Collected(name, round_of_it)
 
     a, b, c = (database("a", Unavailable("no answer"), None, NoDatabase("gone")), database("b", NoDatabase("gone")),

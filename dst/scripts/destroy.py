@@ -69,8 +69,11 @@ async def fenced(alone: Alone) -> None:
         await alone.real.create(wal.key(i), b"row")
     alone.fails("create", wal.key(5), LOST)
     same((await fence(manifests, "db", marked), [(await alone.real.get(wal.key(i))).body for i in (2, 5, 6)]), (6, [b""] * 3))
-    alone.fails("create", wal.prefix, OutcomeUnknown)
+    alone.fails("create", wal.prefix, OutcomeUnknown, 1 + 5)
     await alone.raises(OutcomeUnknown, fence(manifests, "db", marked, 1))
+    alone.sent()
+    await alone.raises(OutcomeUnknown, fence(manifests, "db", marked))
+    same(alone.sent(), ["list wal", *["create 7.sst"] * 5])
 
 
 async def of_a_writer(alone: Alone) -> None:

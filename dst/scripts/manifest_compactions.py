@@ -270,6 +270,23 @@ async def pins(alone: Alone) -> None:
     same(alone.counted.count("compactor_pins_again"), again)
 
 
+async def pins_nothing_applied(alone: Alone) -> None:
+    """A claim is left whose result is applied, and whose pin is gone: there is nothing to pin any more."""
+    stores = stores_of(alone.world, "db", pins=True)
+    await initialise(stores)
+    await stores.manifest.update(lambda _, m: m._replace(compacted=("a",)))
+    await stores.compactions.update(lambda _, c: c._replace(jobs=(("a",),)))
+    compactor = Compactor(stores, pin_ms=10)
+
+    async def merge(job: Job) -> None:
+        same(job, ("a",))
+
+    await compactor.open()
+    same(await compactor.compact(merge), ("a",))
+    same((await stores.manifest.current()).value, Manifest(compactor_epoch=1, compacted=("a",)))
+    same((await stores.compactions.current()).value, Compactions(1, ()))
+
+
 async def bytes_of_files(alone: Alone) -> None:
     codec = COMPACTED
     body = b'{"compacted":["c"],"compactor_epoch":3,"l0":["a","b"]}'
@@ -282,4 +299,4 @@ async def bytes_of_files(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     first_files, compact, continued, fenced_before_it_finishes, claims_of_nothing,
-    many, several_claims, open_in_doubt, files_of_no_history, collection, pins, bytes_of_files)
+    many, several_claims, open_in_doubt, files_of_no_history, collection, pins, pins_nothing_applied, bytes_of_files)

@@ -47,7 +47,7 @@ class Plan(NamedTuple):
     `boundaries` are put first; 0: none."""
 
     manifest: int  # the id of the manifest that says so
-    boundaries: tuple[int, int] = (0, 0)  # of the manifests, of the compactions
+    boundaries: tuple[int, int]  # of the manifests, of the compactions
     manifests: tuple[int, ...] = ()
     compactions: tuple[int, ...] = ()
     wal: tuple[int, ...] = ()

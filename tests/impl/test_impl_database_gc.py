@@ -145,7 +145,7 @@ def test_manifests_and_compactions_files():
         database.flush()
     taken = database.does(database_metadata.take_checkpoint(database.stores.manifest, "cp", 0))
     database.compact()
-    assert database.collect(Options(1_000_000)) == Plan(database.does(database.stores.manifest.current()).id)
+    assert database.collect(Options(1_000_000)) == Plan(database.does(database.stores.manifest.current()).id, (0, 0))
     done = database.collect()
     latest = done.manifest
     assert set(done.manifests) == set(range(1, latest)) - {taken.id} and done.boundaries[0] == latest - 1

@@ -6,12 +6,12 @@ from threading import Timer
 import pytest
 
 from highwater.gate.exits import SAFETY
-from tests.interop.test_interop import HAS_CHECKPOINTS, Database
+from tests.interop.test_interop import HAS_CHECKPOINTS, Database, started
 from tests.interop.test_interop import database as database
 from tests.interop.test_interop import newest as newest
 from tests.interop.test_interop import peer as peer
 from tests.interop.test_interop import release as release
-from tests.support.slatedb.client import PeerError, client
+from tests.support.slatedb.client import PeerError, client, compacting
 from tests.support.slatedb.folders import admin, asked, files
 from tests.support.slatedb.releases import RELEASES
 
@@ -72,6 +72,27 @@ def test_finding_a_collector_does_not_end_where_no_manifest_is_ahead_of_the_boun
     with pytest.raises(PeerError, match="ended with -9"):
         peer.collect(path=database.path)
     ends.cancel()
+
+
+@pytest.mark.parametrize("release", RELEASES[2:])
+def test_finding_a_writer_does_not_end_in_a_destroyed_database(release, tmp_path):
+    """It writes a manifest behind the boundary while it closes, unless its polls have told it before."""
+    for place in (Database(tmp_path, f"db{number}") for number in range(8)):
+        for writer in started(release):
+            writer.open(path=place.path, settings=compacting(release))
+            writer.put(a="1")
+            writer.flush(kind="MEM_TABLE")
+            asked("destroy", place.path_on_disk, "--hard")
+            ends = Timer(3, writer.kill)
+            ends.start()
+            try:
+                writer.close()
+            except PeerError as error:
+                if "ended with -9" in str(error):
+                    assert len(place.files("manifest")) == 1
+                    return
+            ends.cancel()
+    pytest.fail("each of them has ended")
 
 
 @pytest.mark.parametrize("kind", ["--soft", "--hard"])

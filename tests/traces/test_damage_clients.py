@@ -50,6 +50,9 @@ def damaged(good: list[Event], at: int, kind: str, /, **edit: Any) -> Survivor:
                     lambda e: sorted(e.body.split()))
 
 
+LATER = "db/m/00000000000000000003.m"
+MOVED = CREATE._replace(key=BOUNDARY, body=b"1")
+MISSING = TOLD._replace(op="not changed", keys=("db/", "CheckpointMissing"))  # a read shows it
 DATA = CREATE._replace(request=10, key="db/data/1", body=b"rows")
 LOST_LIST = LIST._replace(kind="timeout", status=0, keys=())
 WAL_LIST = SEEN._replace(request=16, client="Collector#0", key="db/wal/", keys=("db/wal/1",))
@@ -60,7 +63,8 @@ MUST_NOT = {  # predicate -> damages that it must not explain
     "refused again": [damaged(BEGUN, 2, "repeat")],
     "lost again": [damaged(BEGUN, 2, "repeat")],
     "not used": [damaged(BEGUN, 0, "drop"), damaged(BEGUN, 1, "drop"), damaged(BEGUN, 3, "drop"), damaged(BEGUN, 4, "drop"),
-                 damaged([*BEGUN[:3], SEEN], 2, "drop"), damaged([LIST, GET, LOST, SEEN], 2, "drop")],
+                 damaged([*BEGUN[:3], SEEN], 2, "drop"), damaged([LIST, GET, LOST, SEEN], 2, "drop"), damaged(
+                     [LIST, GET, CHECK, MISSING], 1, "drop")],
     "listed the same": [
         damaged(BEGUN, 0, "drop"), damaged([LIST, TOLD, LIST, GET, CREATE], 2, "drop"), damaged([OLD, NEW, DELETE], 1, "drop"),
         damaged([LIST._replace(keys=()), LIST, GET, CREATE], 1, "drop"), damaged([LIST, LIST, GET], 1, "edit", keys=())],
@@ -77,7 +81,8 @@ MUST_NOT = {  # predicate -> damages that it must not explain
     "another asked": [damaged(BEGUN, 1, "edit", client="Writer#1"), damaged(BEGUN, 2, "edit", client="Writer#1"),
                       damaged(BEGUN, 3, "edit", client="Writer#1")],
     "another collects": [damaged(BEGUN, 2, "edit", client="Collector#0"), damaged([DELETE], 0, "edit", client="Writer#0")],
-    "asked for another": [damaged(BEGUN, 1, "edit", key=NEXT), damaged([DELETE, GET], 1, "edit", key=NEXT)],
+    "asked for another": [damaged(BEGUN, 1, "edit", key=NEXT), damaged([DELETE, GET], 1, "edit", key=NEXT), damaged(
+        [REFUSED], 0, "edit", key=LATER), damaged([REFUSED], 0, "edit", key=FILE, op="update")],
     "listed before": [damaged([NEW, DELETE], 0, "drop"), damaged([OLD, NEW, DELETE], 1, "drop"), damaged(
         [NEW._replace(keys=(FILE,)), NEW, DELETE], 1, "drop"), damaged([NEW, NEW, DELETE], 2, "drop"), damaged(
         [NEW, NEW, DELETE, CREATE], 1, "edit", client="Writer#0")],
@@ -85,14 +90,16 @@ MUST_NOT = {  # predicate -> damages that it must not explain
     "collected another": [damaged([CREATE, DELETE, SEEN], 1, "edit", key=NEXT), damaged(BEGUN, 2, "edit", key=FILE)],
     "never read since": [damaged(BEGUN, 2, "edit", body=b"0.2"), damaged(
         [DELETE._replace(op="create", key=BOUNDARY, status=200, body=b"1"), CHECK._replace(status=200, body=b"1")], 0, "edit",
-        body=b"2")],
+        body=b"2"), damaged([MOVED, DELETE], 0, "edit", body=b"0"), damaged([MOVED], 0, "edit", body=b"x")],
     "ended otherwise": [damaged([LIST, GET, LOST._replace(op="get", key=BOUNDARY, pending=False), CREATE, TOLD], 2, "edit",
                                 kind="crash")],
     "heard or not": [damaged([LIST, GET, LOST._replace(op="get", key=BOUNDARY, pending=False), CREATE, TOLD], 2, "edit",
                              awaited=False), damaged([LOST], 0, "edit", awaited=False)],
     "told again": [damaged(BEGUN, 2, "duplicate"), damaged(BEGUN, 4, "edit", client="Writer#1")],
-    "claims little": [damaged(BEGUN, 4, "edit", op="failed"), damaged(BEGUN, 4, "edit", op="refused")],
-    "true as well": [damaged(BEGUN, 4, "edit", op="failed"), damaged([LIST, GET, LOST, TOLD], 3, "edit", op="failed")],
+    "claims little": [damaged(BEGUN, 4, "edit", op=op) for op in ("failed", "refused", "not changed")],
+    "true as well": [damaged(BEGUN, 4, "edit", op="failed"), damaged([LIST, GET, LOST, TOLD], 3, "edit", op="failed"), damaged(
+        BEGUN, 4, "edit", op="not changed"), damaged([DATA, *BEGUN], 5, "edit", op="failed"), damaged(
+        [CREATE, DATA, TOLD], 2, "edit", op="failed")],
     "in another order": [damaged(BEGUN, 4, "edit", body=b"0.1 0.1"), damaged(BEGUN, 4, "edit", body=b"0.2")],
     "told later": [damaged(BEGUN, 3, "swap, same client"), damaged([TOLD, CREATE], 0, "swap, same client"),
                    damaged(BEGUN, 1, "swap, same client")],

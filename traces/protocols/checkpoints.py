@@ -109,7 +109,7 @@ class Trace(trace.Trace):
         elif e.key.startswith(MANIFEST.prefix) and file_id(e.key) is None:
             why = "that is no file"
         elif e.client.startswith("Compactor") and e.key.startswith(MANIFEST.prefix):
-            old = decoded(self.bodies[heard.base]).named_ssts if heard.base in self.bodies else frozenset()
+            old = decoded(self.got[e.client][1]).named_ssts if e.client in self.got else frozenset()
             new = [sst for sst in sorted(decoded(e.body).named_ssts - old)
                    if not self.evidence.has_met(e.client, f"{SSTS}{sst}.sst")]
             why = f"has not put {new[0]}" if new else ""

@@ -3,12 +3,14 @@
 import asyncio
 import os
 import re
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
-from traceback import format_exception
+from traceback import format_exception, format_stack
 from typing import Any
 
 import pytest
@@ -44,6 +46,18 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
+def where(thread: threading.Thread) -> str:
+    """Return a thread's name, the frames that it is in, and those where the tasks of its event loop wait."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    text = "".join(format_stack(frame))
+    while frame:
+        if isinstance(loop := frame.f_locals.get("self"), asyncio.BaseEventLoop):
+            waits = [one for task in asyncio.all_tasks(loop) for one in task.get_stack()]
+            return f"{thread.name}\n{text}" + "".join(format_stack(one, 1)[0] for one in waits)
+        frame = frame.f_back
+    return f"{thread.name}\n{text}"
+
+
 class Together:
     """`over` is set when the time is over; each thread looks at it. `counts`: what happened, and how often."""
 
@@ -51,6 +65,7 @@ class Together:
         self.scene, self.seed, self.over = scene, seed, threading.Event()
         self.counts: Counter[str] = Counter()
         self._errors: list[BaseException] = []
+        self._guard, self._spared = threading.Lock(), Counter[str]()  # how many released clients use each database
 
     def side_by_side(self, work: Sequence[Work], seconds: float) -> None:
         """Run each work in a thread, with random numbers of its own.
@@ -67,7 +82,7 @@ class Together:
         for thread in threads:
             thread.join(max(0.0, end_s - time.monotonic()))
         assert not self._errors, "\n".join("".join(format_exception(error)) for error in self._errors)
-        assert not (stuck := [thread.name for thread in threads if thread.is_alive()]), f"these do not end: {stuck}"
+        assert not (stuck := [where(one) for one in threads if one.is_alive()]), "these do not end: " + "\n".join(stuck)
 
     def _kept(self, work: Work, random: Random) -> None:
         try:
@@ -79,6 +94,25 @@ class Together:
     def world(self, name: str) -> World:
         """Return the world of a client of ours that has this port of the recorder."""
         return system_world(S3Store(connect(self.scene.session.urls[name]), BUCKET, ids=Ulids()))
+
+    @contextmanager
+    def spared(self, path: str) -> Iterator[None]:
+        """Let `forgotten` refuse this database meanwhile. A released client does not end in a database that is destroyed
+        (docs/operating/findings.md); ours has to."""
+        with self._guard:
+            self._spared[path] += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._spared[path] -= 1
+
+    def forgotten(self, databases: dict[str, Any], path: str) -> bool:
+        """Take a database out, so that it may be destroyed. False if a released client uses it."""
+        with self._guard:
+            if free := not self._spared[path]:
+                del databases[path]
+        return free
 
     def pause(self, random: Random, least_s: float, most_s: float) -> bool:
         """Wait for a while. Return whether the time is over."""
@@ -95,9 +129,9 @@ class Together:
         self.counts[what] += 1
         return True
 
-    def change_checkpoints(self, manifests: MetadataStore, held: dict[str, Any], random: Random) -> None:
+    def change_checkpoints(self, manifests: MetadataStore, held: dict[str, Any], random: Random) -> bool:
         """Take a checkpoint, or refresh or delete one. `held` has them from when they are taken until before they are deleted;
-        one stays."""
+        one stays. Return whether it is known what came of it."""
         name = random.choice([*held]) if held else ""
         what = random.random()
         try:
@@ -116,6 +150,8 @@ class Together:
             self.counts[f"operator: {type(error).__name__}"] += 1
         except StoreError as error:
             self.counts[f"operator: {type(error).__name__}"] += 1
+            return False
+        return True
 
     def disturb(self, rules: Callable[[], tuple[list[str], float]], random: Random, rest_s: float) -> None:
         """Put rules of the recorder in force, for as long as `rules` says, and rest before the next ones."""
