@@ -247,7 +247,7 @@ def each_batch_once(c: Constants, s: Shared) -> bool:
 
 
 def jobs_are_bounded(c: Constants, s: Shared) -> bool:
-    """There are never more jobs than the limit."""
+    """The index never has more jobs than the limit."""
     return len(s.jobs) <= c.JOBS
 
 
@@ -302,6 +302,7 @@ SOMETIMES: dict[str, Property] = {
     "JobIsLost": ("Worker", job_is_lost),
 }
 EVENTUALLY = {"WaitingIsCompacted": (None, waiting_is_compacted)}
+FAULTS = {"LoseAnswer", "Die", "Stall", "Arrive"}  # never obligatory, so not fair
 FAIR = {"Worker": frozenset({"Poll", "Report", "Finish", "DieOfJob"}), "": frozenset({"Expire"})}
 
 

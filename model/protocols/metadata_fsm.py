@@ -358,7 +358,7 @@ def each_datum_once(c: Constants, s: Shared) -> bool:
 
 
 def dropped_stays_dropped(c: Constants, s: Shared) -> bool:
-    """What retention has dropped is not visible again, and a unit that is known as dropped shows nothing."""
+    """Nothing that retention has dropped is visible again, and a unit that is known as dropped shows nothing."""
     return all(s.expired.isdisjoint(b[1]) and unit_of(c, b) not in s.dropped for b in s.visible)
 
 
@@ -403,6 +403,15 @@ def removed_is_buried(c: Constants, s: Shared) -> bool:
 
 def is_compacted(c: Constants, s: Shared) -> bool:
     return any(level > 0 for level, _ in s.visible)
+
+
+def object_outlives_its_block(c: Constants, s: Shared) -> bool:
+    """A block is removed, and its object is still there, for queries that have begun before."""
+    return not s.objects.isdisjoint(s.removed)
+
+
+def job_has_many_sources(c: Constants, s: Shared) -> bool:
+    return any(len(job) > 1 for job, _ in s.jobs)
 
 
 def is_carried(c: Constants, s: Shared) -> bool:
@@ -454,6 +463,8 @@ ALWAYS = {
 }
 SOMETIMES: dict[str, Property] = {
     "IsCompacted": (None, is_compacted),
+    "ObjectOutlivesItsBlock": (None, object_outlives_its_block),
+    "JobHasManySources": (None, job_has_many_sources),
     "IsCarried": (None, is_carried),
     "IsForgotten": (None, is_forgotten),
     "IsDropped": (None, is_dropped),
@@ -476,6 +487,7 @@ def model(c: Constants) -> Model:
     absent |= {"IsForgotten"} if c.AGES == 0 or not c.WORKERS else set()
     absent |= {"PlanIsLate"} if c.MAX_LATE == 0 or c.MAX_TERM == 1 else set()
     absent |= {"JobIsLost"} if c.WORKERS < 2 else set()
-    absent |= {"IsCompacted", "IsCarried", "ResultIsLate"} if not c.WORKERS else set()
+    absent |= {"IsCompacted", "ObjectOutlivesItsBlock", "IsCarried", "ResultIsLate"} if not c.WORKERS else set()
+    absent |= {"JobHasManySources"} if c.BLOCKS == 1 else set()
     return Model("metadata_fsm", c, initial(), (*clients(("Worker", c.WORKERS, Worker(), WORKER)), store(INDEX)), ALWAYS,
                  all_but(SOMETIMES, absent), renamed={"Worker": None})
