@@ -1,14 +1,15 @@
 """Scripts of cloners and detachers, impl/protocols/clones.py."""
 
 from highwater.dst.script import LOST, Alone, Script, same
-from highwater.impl.codecs.destroyed import Mark
+from highwater.impl.codecs.destroyed import HARD, Mark
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.flatbuffer import ulid_of
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Sst, SstInfo, View
-from highwater.impl.errors import OutcomeUnknown
+from highwater.impl.errors import OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace, key_of_sst
-from highwater.impl.protocols import checkpoints
+from highwater.impl.protocols import checkpoints, destroy
+from highwater.impl.protocols.boundary_object import InvalidBoundary
 from highwater.impl.protocols.checkpoints import CheckpointMissing, NotInitialized
 from highwater.impl.protocols.clones import begin, clone, detach, initialize, opened, remove, restart, source_of
 from highwater.impl.protocols.clones_manifest import (
@@ -68,7 +69,7 @@ async def life(alone: Alone) -> None:
     parent = (await stores("p").current()).value
     same([one.id for one in parent.checkpoints], [entry.source_checkpoint_id, entry.final_checkpoint_id])
     same(parent.checkpoints[0].manifest_id, parent.checkpoints[1].manifest_id)
-    same(parent.checkpoints[1].expire_time_s, 0)
+    same([one.expire_time_s for one in parent.checkpoints], [alone.now // 1000 + 300, 0])
     same((await alone.real.get(Namespace("c", "wal").key(1))).body, b"1")
     for source in (None, entry.source_checkpoint_id):
         same(type(await clone(stores, "c", "p", source)), Recognised)
@@ -81,6 +82,27 @@ async def life(alone: Alone) -> None:
     same((left.l0, left.ssts, left.external_dbs), ((), (), ()))
     same(type(await remove(stores("c"), entry)), Recognised)
     same([one.id for one in (await stores("p").current()).value.checkpoints], [entry.source_checkpoint_id])
+
+
+async def looked(alone: Alone) -> None:
+    """A cloner that has just read the latest manifests, and seen that the path is free, sends 8 requests. If another one is
+    faster, those manifests do not list its source, and are read again; and so is a manifest that has changed."""
+    stores = await begun(alone)
+
+    async def faster() -> None:
+        await begin(stores("d"), "p", await source_of(stores("p"), None))
+
+    for path, meanwhile in (("c", None), ("d", faster), ("e", lambda: clone(stores, "x", "p"))):
+        known = {"p": await stores("p").current()}
+        alone.sent()
+        if meanwhile:
+            alone.fails("create", f"{path}/manifest/" if path == "d" else "p/manifest/", meanwhile)
+        done = await clone(stores, path, "p", None, False, known)
+        same((done.value.initialized, meanwhile is not None or len(alone.sent()) == 8), (True, True))
+        listed = {one.id for one in (await stores("p").current()).value.checkpoints}
+        same({of.final_checkpoint_id for of in done.value.external_dbs} <= listed, True)
+    done = await clone(stores, "g", "c", None, False, {path: await stores(path).current() for path in "cp"})
+    same([of.path for of in done.value.external_dbs], ["c", "p"])
 
 
 async def lost(alone: Alone) -> None:
@@ -107,12 +129,20 @@ async def refusals(alone: Alone) -> None:
     await alone.raises(CheckpointMissing, clone(stores, "c", "p", checkpoints.new_id(stores("p"))))
     done = await clone(stores, "c", "p")
     await alone.raises(OtherParent, clone(stores, "c", "q"))
+    other = checkpoints.new_id(stores("p"))
+    await checkpoints.create(stores("p"), other)
+    await alone.raises(OtherParent, clone(stores, "c", "p", other))
+    begun_of = await begin(stores("f"), "p", await source_of(stores("p"), other))
+    await checkpoints.delete(stores("p"), other)
+    await alone.raises(CheckpointMissing, clone(stores, "f", "p"), checkpoint=other)
+    same((await stores("f").current()).value, begun_of.value)
     await stores("p").update(lambda _, m: m._replace(checkpoints=()))
     await alone.raises(NotPinned, clone(stores, "c", "p"))
     await stores("d").initialise(done.value._replace(initialized=False, wal_id_last_seen=2))
     await alone.raises(NotInitialized, opened(stores("d")))
     await alone.raises(NotInitialized, detach(stores, "d"))
     await alone.raises(NotInitialized, clone(stores, "e", "d", done.value.external_dbs[0].source_checkpoint_id))
+    await alone.raises(NotInitialized, clone(stores, "e", "d"))
     await alone.raises(SourceBehind, clone(stores, "d", "p", None, True))
     await stores("p").update(lambda _, m: m._replace(wal_id_last_seen=2))
     alone.fails("create", "d/manifest/", LOST)
@@ -131,6 +161,23 @@ async def nested(alone: Alone) -> None:
     await stores("g").update(lambda _, m: without_sst(m, B))
     same(await detach(stores, "g"), [done.value.external_dbs[0].final_checkpoint_id])
     same([of.path for of in (await stores("g").current()).value.external_dbs], ["p"])
+
+
+async def detached(alone: Alone) -> None:
+    """A clone is detached when neither its latest manifest nor a checkpoint uses the entry. A detach that stops after the final
+    is gone has left the entry, and the next one goes on from there."""
+    stores = await begun(alone)
+    entry, = (await clone(stores, "c", "p")).value.external_dbs
+    held = checkpoints.new_id(stores("c"))
+    await checkpoints.create(stores("c"), held)
+    await stores("c").update(lambda _, m: without_sst(m, A))
+    same((await detach(stores, "c"), (await stores("c").current()).value.external_dbs), ([], (entry._replace(sst_ids=()),)))
+    await checkpoints.delete(stores("c"), held)
+    alone.fails("create", "c/manifest/", Unavailable)
+    await alone.raises(Unavailable, detach(stores, "c"))
+    same([one.id for one in (await stores("p").current()).value.checkpoints], [entry.source_checkpoint_id])
+    same((await stores("c").current()).value.external_dbs, (entry._replace(sst_ids=()),))
+    same((await detach(stores, "c"), (await stores("c").current()).value.external_dbs), ([entry.final_checkpoint_id], ()))
 
 
 async def replaced(alone: Alone) -> None:
@@ -181,4 +228,29 @@ async def destroyed_clone(alone: Alone) -> None:
     same((await stores("c").current()).value, marked)
 
 
-SCRIPTS: tuple[Script, ...] = (life, lost, refusals, nested, replaced, epochs, destroyed, destroyed_clone)
+async def destroyed_meanwhile(_: Alone) -> None:
+    """A clone is destroyed at any moment of its making. Then no final is left in the parent: nobody would find its id.
+
+    The destroyer has released what was listed, and the cloner lists a final after that, or only learns later that it is over.
+    """
+    for where in ("p/manifest/", "c/wal/", Namespace("c", "manifest").key(2)):
+        for is_deleted in (False, True):
+            alone = Alone()
+            stores = await begun(alone, 1)
+            source = checkpoints.new_id(stores("p"))
+            await checkpoints.create(stores("p"), source)
+
+            async def gone(stores: Stores = stores, is_deleted: bool = is_deleted) -> None:
+                here = stores("c")
+                await destroy.mark(here, HARD)
+                await (destroy.finish(here, "c") if is_deleted else destroy.release(here, (await here.current()).value))
+
+            alone.fails("create", where, gone)
+            await alone.raises(InvalidBoundary if is_deleted else DatabaseDestroyed, clone(stores, "c", "p", source))
+            same([one.id for one in (await stores("p").current()).value.checkpoints], [source])
+            await destroy.finish(stores("c"), "c")
+            same([of.key for of in (await alone.real.list_page("c/")).entries], [Namespace("c", "manifest").boundary_key])
+
+
+SCRIPTS: tuple[Script, ...] = (
+    life, looked, lost, refusals, nested, detached, replaced, epochs, destroyed, destroyed_clone, destroyed_meanwhile)

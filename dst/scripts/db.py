@@ -33,6 +33,7 @@ from highwater.impl.world import World
 
 CURRENT = ["list manifest", "get 1.manifest", "get manifest.boundary"]
 APPEND = ["create {}.sst", "list manifest"]
+FIRST = "get manifest.boundary"  # after the first listing of a manifest by this writer
 
 
 def name_of(sst: str) -> str:
@@ -51,7 +52,7 @@ async def life(alone: Alone) -> None:
     world = world_of(alone)
     db = await Db.open(world, "db", options_of())
     same(alone.sent(), ["list manifest", "create 1.manifest", "get manifest.boundary", *CURRENT, "list manifest",
-                        "get 1.manifest", "create 2.manifest", "get manifest.boundary", "list wal", *appended(1)])
+                        "get 1.manifest", "create 2.manifest", "get manifest.boundary", "list wal", *appended(1), FIRST])
     same([await db.put(b"a", b"1"), await db.merge(b"a", b"2"), await db.delete(b"b")], [1, 2, 3])
     same(alone.sent(), appended(2, 3, 4))
     same((await db.get(b"a"), await db.get(b"b"), await all_of(db)), (b"1+2", None, {b"a": b"1+2"}))
@@ -73,11 +74,11 @@ async def life(alone: Alone) -> None:
     await db.close()
     await db.close()
     await alone.raises(Closed, db.put(b"d", b"4"))
-    same(alone.sent(), appended(5))
+    same(alone.sent(), [*appended(5), FIRST])
     later = await Db.open(world, "db", options_of())
     same(alone.sent(), ["list manifest", "list manifest", "get 3.manifest", "get manifest.boundary", "list manifest",
                         "get 3.manifest", "create 4.manifest", "get manifest.boundary", "list wal", "create 6.sst", "get 5.sst",
-                        "list manifest"])
+                        "list manifest", FIRST])
     same((later.epoch, later.seq, later.tick_ms), (2, 4, alone.now))
     same(await all_of(later), {b"a": b"1+2", b"c": b"3"})
     await later.close()
@@ -300,7 +301,7 @@ async def waits_for_flush(alone: Alone) -> None:
     same(alone.sent(), appended(2))
     await db.put(b"b", b"1")
     sst = db.manifest.l0[0].id
-    same(alone.sent(), [f"create {name_of(sst)}", "create 3.manifest", "get manifest.boundary", *appended(3)])
+    same(alone.sent(), [f"create {name_of(sst)}", "create 3.manifest", "get manifest.boundary", *appended(3), FIRST])
     same((db.memtable.size_bytes, alone.counted.count("db_waits_for_compaction")), (26, 0))
     await db.close()
 
@@ -563,7 +564,7 @@ async def gone_for_good(alone: Alone) -> None:
     alone.sent()
     await alone.raises(CannotRead, db.get(b"a"))
     sst = name_of(db.manifest.l0[0].id)
-    same(alone.sent(), [f"get_range {sst}", "list manifest"] * 2 + [f"get_range {sst}"])
+    same(alone.sent(), [f"get_range {sst}", "list manifest", FIRST, f"get_range {sst}", "list manifest", f"get_range {sst}"])
     await alone.raises(CannotRead, all_of(db))
     same(alone.sent(), [f"get_range {sst}", "list manifest"] * 2 + [f"get_range {sst}"])
     same((await db.get(b"b"), db.snapshots), (None, []))
@@ -605,6 +606,27 @@ async def outlived(_: Alone) -> None:
         await db.close()
 
 
+async def outlived_by_a_late_put(_: Alone) -> None:
+    """A PUT of the manifest that a writer knows was delayed in the network, and lands in the destroyed database. It may be of
+    another client, or of an attempt of its own. The writer acknowledges nothing, whether it has listed that manifest before."""
+    for is_listed in (False, True):
+        alone = Alone()
+        world = world_of(alone)
+        db = await opened(alone, world)
+        await db.put(b"a", b"1")
+        await db.flush()
+        if is_listed:
+            await db.put(b"a", b"2")
+        number, manifest = await latest(alone)
+        manifests = manifests_of(another(world, alone), "db")
+        await destroy.mark(manifests, HARD)
+        await destroy.finish(manifests, "db")
+        alone.now += 1
+        await alone.real.create(manifests.bounded.storage.namespace.key(number), ManifestCodec().encode(manifest))
+        await alone.raises(OutcomeUnknown, db.put(b"b", b"2"))
+        await db.close()
+
+
 async def neighbours(alone: Alone) -> None:
     """A new SST is put in front of those of others; the checkpoints of others stay, and that of the last writer goes."""
     await left(alone, [[Row(b"a", 1, VALUE, b"1")]])
@@ -626,4 +648,4 @@ SCRIPTS: tuple[Script, ...] = (
     life, empty, batches, misplaced, without_operator, options, ranges, operands, expiry, snapshots, steady_scans, full,
     replaced, memtables, waits_for_flush, waits_for_compaction, waits_for_others, scopes, doubtful_checkpoints, fenced,
     meanwhile, lost_replies, replays, follows, gone, gone_in_between, gone_for_good, ends, outlived,
-    neighbours)
+    outlived_by_a_late_put, neighbours)

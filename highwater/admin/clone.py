@@ -12,6 +12,7 @@ from highwater.admin.several import (
     Taken,
     check_ssts,
     check_unopened,
+    database_at,
     log_behind,
     place_at,
     shown,
@@ -32,7 +33,7 @@ from highwater.impl.protocols.clones_manifest import (
     WalObjectMissing,
     check_parent,
 )
-from highwater.impl.protocols.sequenced_metadata import MetadataStore
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore
 from highwater.impl.world import World
 
 REFUSALS = (*several.REFUSALS, NotPinned, OtherParent, SourceBehind, WalObjectMissing)  # for the sake of safety
@@ -75,6 +76,7 @@ async def cloned(world: World, roots: list[str], checkpoint: str | None, restart
     (parent, path), stores = roots, stores_of_all(world)
     here, of_parent = stores(path), stores(parent)
     attempt = await place_at(here, path)
+    known: dict[str, Committed] = {}
     if attempt:
         check_parent(attempt.value, parent, None if restart else checkpoint)
     if attempt and (attempt.value.initialized or not restart):
@@ -93,18 +95,19 @@ async def cloned(world: World, roots: list[str], checkpoint: str | None, restart
     else:
         if attempt:
             await check_unopened(world, path, attempt.value)
-        source = await source_at(of_parent, parent, checkpoint)
+        source = await source_at(of_parent, parent, checkpoint, await database_at(of_parent, parent))
         log = await log_behind(world, parent, source.manifest)
         check_log(source.manifest, log, parent)
         here.codec.at_least(of_parent.codec.version)
         await check_copies(world, parent, path, log.seen if attempt else ())
         new = clones.cloned(here, parent, Source(checkpoint or "", source.manifest, source.latest))
-        await check_ssts(stores, new.external_dbs)
+        latest = await check_ssts(stores, new.external_dbs, {parent: source.latest})
+        known = {} if attempt else latest
         planned = Made(path, "begun again" if attempt else "made", 0, without_ids(new.external_dbs), log.seen, log.later)
     if dry_run:
         return planned
     try:
-        done = await clones.clone(stores, path, parent, checkpoint, restart)
+        done = await clones.clone(stores, path, parent, checkpoint, restart, known)
     except CheckpointMissing as error:
         raise stuck(path, error) from error
     except Indefinite as error:

@@ -4,7 +4,7 @@ objects of another database is not overwritten.
 Nothing here writes. So a command that is refused leaves nothing behind.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from highwater.admin.checkpoints import Unreadable
@@ -19,9 +19,11 @@ from highwater.impl.db import wal
 from highwater.impl.errors import Definite, NotFound
 from highwater.impl.layout import Namespace, key_of_sst, prefix_of_ssts
 from highwater.impl.protocols import destroy
+from highwater.impl.protocols.boundary_object import InvalidBoundary
 from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, NotInitialized, found
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore
+from highwater.impl.protocols.sequenced_storage import NoLatest
 from highwater.impl.world import World, list_all
 
 
@@ -89,24 +91,27 @@ class Found(NamedTuple):
 async def database_at(manifests: MetadataStore, path: str) -> Committed:
     """Return the latest manifest of a database. Raises ValueError if there is none, Unusable, Unreadable, and what reads
     raise."""
-    if await destroy.is_sealed(manifests):
-        raise Unusable(path, TOMBSTONE)
-    if not await manifests.bounded.list():
-        raise ValueError(f"there is no database at {path!r}: correct the URL")
+    try:
+        file_id, body = await manifests.bounded.current()
+    except (NoLatest, InvalidBoundary):
+        if await destroy.is_sealed(manifests):
+            raise Unusable(path, TOMBSTONE) from None
+        if not await manifests.bounded.list():
+            raise ValueError(f"there is no database at {path!r}: correct the URL") from None
+        raise
     if await deleting(manifests.world, path):
         raise Unusable(path, "the database has the mark .deleting, so somebody deletes it")
-    file_id, body = await manifests.bounded.current()
     try:
         return Committed(file_id, manifests.decoded(file_id, body))
     except Definite as error:
         raise Unreadable(f"manifest {file_id} of {path!r}, the latest, cannot be read: {error}") from error
 
 
-async def source_at(manifests: MetadataStore, path: str, checkpoint: str | None) -> Found:
-    """Return the state that a new database can be made of. Raises what `database_at` raises; ValueError for a checkpoint that
-    is not listed; Unusable for a database that is not initialized or is destroyed, and for a checkpoint that has ended or has
-    lost its manifest."""
-    latest = await database_at(manifests, path)
+async def source_at(manifests: MetadataStore, path: str, checkpoint: str | None, latest: Committed) -> Found:
+    """Return the state that a new database can be made of. `latest`: what `database_at` returned.
+
+    Raises ValueError for a checkpoint that is not listed; Unusable for a database that is not initialized or is destroyed, and
+    for a checkpoint that has ended or has lost its manifest; and what reads raise."""
     if not latest.value.initialized:
         raise Unusable(path, "it is an unfinished clone, whose SSTs are not pinned yet: finish it first")
     if mark := mark_of(latest.value):
@@ -125,28 +130,33 @@ async def source_at(manifests: MetadataStore, path: str, checkpoint: str | None)
                        "one, and see `highwater admin check`") from None
 
 
-async def check_ssts(stores: Callable[[str], MetadataStore], external_dbs: tuple[ExternalDb, ...]) -> None:
+async def check_ssts(stores: Callable[[str], MetadataStore], external_dbs: tuple[ExternalDb, ...],
+                     known: Mapping[str, Committed]) -> dict[str, Committed]:
     """Check that the SSTs of a new database are there, and can be kept: their checkpoints are listed in the databases that own
-    them. The id of a checkpoint that is still to be taken is "".
+    them. The id of a checkpoint that is still to be taken is "". Return the latest manifests of the owners, by their paths:
+    those that are `known`, and the others as they are read.
 
     Raises Unusable, Unreadable, and what reads raise."""
+    latest = dict(known)
     for of in external_dbs:
-        manifests = stores(of.path)
         reads = f"{len(of.sst_ids)} of its SSTs are to be shared"
-        if of.source_checkpoint_id:
-            if not await manifests.bounded.list():
+        if of.path not in latest:
+            try:
+                latest[of.path] = await database_at(stores(of.path), of.path)
+            except ValueError:
                 raise Unusable(of.path, f"{reads}, but there is no database: restore it, or see `highwater admin check` of the "
-                               "source")
-            latest = await database_at(manifests, of.path)
-            if found(latest.value, of.source_checkpoint_id) is None:
-                raise Unusable(of.path, f"{reads}, but checkpoint {of.source_checkpoint_id}, which should keep them, is not "
-                               "listed: see `highwater admin check` of the source")
-            if mark := mark_of(latest.value):
-                raise Unusable(of.path, DatabaseDestroyed(mark))
-        there = await ssts_of(manifests.world, of.path, []) if of.sst_ids else {}
+                               "source") from None
+        owner = latest[of.path].value
+        if of.source_checkpoint_id and found(owner, of.source_checkpoint_id) is None:
+            raise Unusable(of.path, f"{reads}, but checkpoint {of.source_checkpoint_id}, which should keep them, is not "
+                           "listed: see `highwater admin check` of the source")
+        if mark := mark_of(owner):
+            raise Unusable(of.path, DatabaseDestroyed(mark))
+        there = await ssts_of(stores(of.path).world, of.path, []) if of.sst_ids else {}
         if missing := [sst for sst in of.sst_ids if sst not in there]:
             raise Unusable(of.path, f"{reads}, but {missing[0]} is not there ({len(missing)} such): see `highwater admin "
                            "check`")
+    return latest
 
 
 def shown(manifest: Manifest) -> object:
@@ -196,6 +206,9 @@ async def place_at(manifests: MetadataStore, path: str) -> Committed | None:
     """Return the latest manifest at the place of a new database; None if the place is free.
 
     Raises Taken if it has objects and no manifest, Unusable if its database is destroyed, and what `database_at` raises."""
+    page = await manifests.world.store.list_page(f"{path}/" if path else "")
+    if not page.entries and not page.truncated:
+        return None
     if await destroy.is_sealed(manifests):
         raise Unusable(path, f"{TOMBSTONE}: choose another place")
     if await manifests.bounded.list():

@@ -15,6 +15,7 @@ from highwater.admin.several import (
     Taken,
     check_ssts,
     check_unopened,
+    database_at,
     log_behind,
     place_at,
     shown,
@@ -24,7 +25,7 @@ from highwater.admin.several import (
 )
 from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.errors import Definite, Indefinite, StoreError, Unavailable
 from highwater.impl.manifests import union
 from highwater.impl.manifests.externals import SstOfTwoDatabases
 from highwater.impl.manifests.merge import merge_views
@@ -69,13 +70,14 @@ async def united(world: World, path: str, parts: Sequence[Part], checkpoints: It
     """
     stores, sources = stores_of_all(world), list(dict.fromkeys(part.path for part in parts))
     there = await place_at(stores(path), path)
-    chosen = await chosen_of(stores, sources, checkpoints)
+    known = {source: await database_at(stores(source), source) for source in sources}
+    chosen = chosen_of(known, checkpoints)
     states: dict[str, State] = {}
     for source in sources:
-        of = await source_at(stores(source), source, chosen.get(source))
+        of = await source_at(stores(source), source, chosen.get(source), known[source])
         states[source] = State(chosen.get(source, ""), of.manifest_id, of.manifest)
     planned = await manifest_of(world, stores, parts, states, chosen)
-    await check_ssts(stores, planned.external_dbs)
+    latest: dict[str, Said] = {**await check_ssts(stores, planned.external_dbs, known)}
     if there and there.value.initialized:
         check_same(there.value, planned, f"{path!r} is a database with other rows: give another place")
         await clones.check_pinned(stores, there.value)
@@ -89,15 +91,12 @@ async def united(world: World, path: str, parts: Sequence[Part], checkpoints: It
     if dry_run:
         return Made(path, what, 0, there.value.external_dbs if there and not restart else without_ids(planned.external_dbs))
     try:
-        attempt: Said = there or Committed(0, planned)
+        attempt: Said = Recognised(*there) if there else Committed(0, planned)
         if what != "continued":
-            value = await manifest_of(world, stores, parts, await taken(stores, sources, chosen), chosen)
+            value = await manifest_of(world, stores, parts, await taken(stores, sources, chosen, latest), chosen)
             attempt = await (replaced if there else clones.first)(stores(path), value)
             check_same(attempt.value, value, f"{path!r}: another client has just begun a database with other rows there")
-        for of in attempt.value.external_dbs:
-            if of.sst_ids:
-                await clones.pin(stores(of.path), of)
-        said = await clones.completed(stores, path, attempt)
+        said = await completed(stores, path, attempt, {} if isinstance(attempt, Recognised) else latest)
     except CheckpointMissing as error:
         raise stuck(path, error) from error
     except Indefinite as error:
@@ -105,25 +104,43 @@ async def united(world: World, path: str, parts: Sequence[Part], checkpoints: It
     return Made(path, what, said.id, said.value.external_dbs)
 
 
-async def chosen_of(stores: StoreOf, sources: list[str], checkpoints: Iterable[str]) -> dict[str, str]:
-    """Return which source each checkpoint is listed in. Raises ValueError, and what `several.database_at` raises."""
-    latest = {source: (await several.database_at(stores(source), source)).value for source in sources}
+async def completed(stores: StoreOf, path: str, attempt: Said, latest: dict[str, Said]) -> Said:
+    """Pin what the attempt names, and initialize it. `latest`: manifests that list the sources; a pin builds on one.
+
+    Raises what `clones.pin` and `clones.initialize` raise."""
+    try:
+        for of in attempt.value.external_dbs:
+            if of.sst_ids:
+                latest[of.path] = await clones.pin(stores(of.path), of, latest.get(of.path))
+        return await clones.initialize(stores(path), attempt)
+    except Unavailable:
+        raise  # the store does not answer
+    except StoreError:
+        await clones.give_up(stores, path, attempt.value)
+        raise
+
+
+def chosen_of(latest: Mapping[str, Committed], checkpoints: Iterable[str]) -> dict[str, str]:
+    """Return which source each checkpoint is listed in. Raises ValueError."""
     chosen: dict[str, str] = {}
     for checkpoint in checkpoints:
-        owner = next((source for source in sources if found(latest[source], checkpoint)), None)
+        owner = next((source for source, of in latest.items() if found(of.value, checkpoint)), None)
         if owner is None:
-            raise ValueError(f"{', '.join(map(repr, sources))}: {CheckpointMissing(checkpoint)}")
+            raise ValueError(f"{', '.join(map(repr, latest))}: {CheckpointMissing(checkpoint)}")
         if owner in chosen:
             raise ValueError(f"{owner!r} has both checkpoints {chosen[owner]} and {checkpoint}: give one for each source")
         chosen[owner] = checkpoint
     return chosen
 
 
-async def taken(stores: StoreOf, sources: list[str], chosen: Mapping[str, str]) -> States:
-    """Take a checkpoint of each source that has none yet, and return what it keeps. Raises what `clones.source_of` raises."""
+async def taken(stores: StoreOf, sources: list[str], chosen: Mapping[str, str], latest: dict[str, Said]) -> States:
+    """Take a checkpoint of each source that has none yet, and return what it keeps. `latest`: of the sources; it is replaced.
+
+    Raises what `clones.source_of` raises."""
     states: dict[str, State] = {}
     for source in sources:
-        of = await clones.source_of(stores(source), chosen.get(source))
+        of = await clones.source_of(stores(source), chosen.get(source), latest[source])
+        latest[source] = of.parent
         entry = found(of.parent.value, of.id)
         states[source] = State(of.id, entry.manifest_id, of.value)
     return states

@@ -56,20 +56,27 @@ class WrittenManifest(SequencedManifest):
     def __init__(self, metadata: MetadataStore, root: str, keep_from: Callable[[], int | None], built: Built):
         super().__init__(metadata)
         self.root, self.keep_from, self.built = root, keep_from, built
+        self.seen: Listed | None = None  # the last file that was listed as the latest one, and was ahead of the boundary then
 
     def _known(self, file_id: int, body: bytes) -> Known:
         value: Manifest = self.metadata.decoded(file_id, body)
         return Known(WalManifest(value.writer_epoch, value.replay_after_wal_id), Committed(file_id, value))
 
     async def _newer(self, file_id: int) -> list[Listed]:
-        """List the files after this one. Raises NoLatest if this one is gone, too: then the database was destroyed.
+        """List the files after this one. Raises NoLatest if the database was destroyed.
 
         A destroyed database has no latest manifest, and ids of its WAL are free again. Who takes an empty listing for «nothing
-        is new» acknowledges rows there."""
+        is new» acknowledges rows there. A PUT that was delayed in the network may even put this id back: another attempt for
+        the same file. So the boundary is read after the first listing of a file, and if it is listed with another time."""
         listed = await self.bounded.list(file_id - 1)
-        if not listed:
-            raise NoLatest(f"{self.key!r} has no manifest any more: the database was destroyed")
-        return [file for file in listed if file.id > file_id]
+        if listed == [self.seen]:
+            return []
+        newer = [file for file in listed if file.id > file_id]
+        if not newer:
+            if not listed or file_id <= await self.bounded.boundary.read():
+                raise NoLatest(f"{self.key!r} has no manifest any more: the database was destroyed")
+            self.seen, = listed
+        return newer
 
     async def put(self, known: Known, manifest: WalManifest) -> Known:
         """Put the next manifest as `SequencedManifest.put` does. Raises DatabaseDestroyed, too."""

@@ -62,12 +62,13 @@ def expiry_ms(manifests: MetadataStore, lifetime_ms: int | None) -> int:
 
 async def create(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | None = None, name: str | None = None,
                  source: str | None = None, attempts: int | None = None,
-                 also: Callable[[Manifest], Awaitable[Manifest]] | None = None) -> Committed | Recognised:
+                 also: Callable[[Manifest], Awaitable[Manifest]] | None = None, base: Committed | Recognised | None = None
+                 ) -> Committed | Recognised:
     """Take a checkpoint with this id, exactly once however often this is called while it is listed.
 
     Without `source` it keeps the manifest that lists it first, which has all that its predecessor has. With `source` it keeps
     what that checkpoint keeps. The source is looked up in the manifest that the new entry is added to, so it is listed until
-    then. `also` makes what else changes with the same update.
+    then. `also` makes what else changes with the same update. `base`: a manifest to build on without reading it again.
 
     Raises CheckpointMissing or CheckpointEnded for the source, NotInitialized, DatabaseDestroyed, ValueError for a lifetime
     below 1 ms or an expiry that the form cannot hold, and what `MetadataStore.apply` raises.
@@ -91,7 +92,7 @@ async def create(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | N
         manifest = await also(manifest) if also else manifest
         return Put(manifest.with_checkpoint(entry._replace(manifest_id=keeps)))
 
-    return done(await manifests.apply(decide, True, attempts))
+    return done(await manifests.apply(decide, True, attempts, attempt=manifests.after(base)))
 
 
 async def refresh(manifests: MetadataStore, checkpoint: str, lifetime_ms: int | None = None, attempts: int | None = None

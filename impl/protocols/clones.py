@@ -13,12 +13,12 @@ The entries of the attempt before name no SST any more. `detach` removes such en
 the final checkpoint first, and then the entry, by which the checkpoint is found.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import ExternalDb
-from highwater.impl.errors import AlreadyExists, NotFound
+from highwater.impl.errors import AlreadyExists, NotFound, StoreError, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, NotInitialized, found
@@ -35,8 +35,8 @@ from highwater.impl.protocols.clones_manifest import (
     entry_in,
     in_use,
 )
-from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
-from highwater.impl.protocols.sequenced_metadata import Attempt, Committed, MetadataStore, Put, Recognised, Verdict
+from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, is_sealed
+from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import FIRST_ID, ObjectVersionExists
 
 EPHEMERAL_MS = 300_000  # «Ephemeral checkpoint will have TTL of 5 minutes»
@@ -45,17 +45,18 @@ StoreOf = Callable[[str], MetadataStore]  # the manifests of the database at a p
 
 # --- the steps, in their order
 
-async def source_of(manifests: MetadataStore, checkpoint: str | None) -> Source:
-    """Return the checkpoint to clone. None: take one of the latest manifest, which lasts five minutes.
+async def source_of(manifests: MetadataStore, checkpoint: str | None, known: Said | None = None) -> Source:
+    """Return the checkpoint to clone. None: take one of the latest manifest, which lasts five minutes. `known`: the latest
+    manifest, which has just been read.
 
     Raises CheckpointMissing, CheckpointEnded, NotInitialized, NotFound if its manifest is gone, and what reads raise."""
     if checkpoint is None:
         own = checkpoints.new_id(manifests)
-        taken = await checkpoints.create(manifests, own, EPHEMERAL_MS)
+        taken = await checkpoints.create(manifests, own, EPHEMERAL_MS, base=known)
         entry = found(taken.value, own)
         value = taken.value if entry.manifest_id == taken.id else await manifests.read(entry.manifest_id)
         return Source(own, value, taken)
-    latest = await manifests.current()
+    latest = known or await manifests.current()
     if not manifests.codec.is_initialized(latest.value):
         raise NotInitialized(manifests.bounded.storage.namespace.prefix)
     entry = found(latest.value, checkpoint)
@@ -130,8 +131,7 @@ async def pin(manifests: MetadataStore, entry: ExternalDb, base: Said | None = N
         kept = manifests.codec.checkpoint.taken(final, source.manifest_id, 0, manifests.world.clock.now_ms(), None)
         return Put(manifest.with_checkpoint(kept))
 
-    attempt = Attempt((base.id, manifests.codec.encode(base.value))) if base else None
-    return checkpoints.done(await manifests.apply(decide, True, attempt=attempt))
+    return checkpoints.done(await manifests.apply(decide, True, attempt=manifests.after(base)))
 
 
 async def copy_wal(manifests: MetadataStore, parent: str, path: str, manifest: Manifest) -> int:
@@ -165,8 +165,7 @@ async def initialize(manifests: MetadataStore, attempt: Said) -> Said:
             return Verdict(DatabaseDestroyed(mark))
         return Put(manifest._replace(initialized=True))
 
-    base = Attempt((attempt.id, manifests.codec.encode(attempt.value)))
-    return checkpoints.done(await manifests.apply(decide, True, attempt=base))
+    return checkpoints.done(await manifests.apply(decide, True, attempt=manifests.after(attempt)))
 
 
 async def check_pinned(stores: StoreOf, manifest: Manifest) -> None:
@@ -178,41 +177,66 @@ async def check_pinned(stores: StoreOf, manifest: Manifest) -> None:
 
 # --- the calls
 
-async def clone(stores: StoreOf, path: str, parent: str, checkpoint: str | None = None, again: bool = False) -> Said:
+async def clone(stores: StoreOf, path: str, parent: str, checkpoint: str | None = None, again: bool = False,
+                known: Mapping[str, Said] | None = None) -> Said:
     """Clone a parent into a path, or finish a clone that is there; return its initialized manifest.
 
-    `again`: begin again from this checkpoint, or from the latest state, if the clone is not initialized. It may be called again
-    after any error. Raises OtherParent, NotPinned, SourceBehind, CheckpointMissing, CheckpointEnded, NotInitialized,
-    DatabaseDestroyed, AttemptReplaced, WalObjectMissing, and what `apply` raises.
+    `again`: begin again from this checkpoint, or from the latest state, if the clone is not initialized. `known`: the caller
+    has just seen that nothing is at the path, and these latest manifests of other databases, by their paths: they list the
+    sources, and are not read again.
+
+    It may be called again after any error. Raises OtherParent, NotPinned, SourceBehind, CheckpointMissing, CheckpointEnded,
+    NotInitialized, DatabaseDestroyed, AttemptReplaced, WalObjectMissing, and what `apply` raises.
     """
-    here = stores(path)
-    attempt, source = await existing(here), None
+    here, seen = stores(path), dict(known or {})
+    attempt = None if known else await existing(here)
     if attempt is None:
-        source = await source_of(stores(parent), checkpoint)
+        source = await source_of(stores(parent), checkpoint, seen.get(parent))
+        seen[parent] = source.parent
         attempt = await begin(here, parent, source)
     elif again and not here.codec.is_initialized(attempt.value):
         attempt = await restart(here, parent, await source_of(stores(parent), checkpoint))
     if isinstance(attempt, Recognised):
-        source = None
+        seen = {}  # they may not list the sources of this attempt yet
         check_parent(attempt.value, parent, None if again else checkpoint)
     if here.codec.is_initialized(attempt.value):
         await check_pinned(stores, attempt.value)
         return attempt
-    for at, of in enumerate(attempt.value.external_dbs):
-        if of.sst_ids or at == 0:
-            await pin(stores(of.path), of, source.parent if source and at == 0 else None)
-    await copy_wal(here, parent, path, attempt.value)
-    return await completed(stores, path, attempt)
-
-
-async def completed(stores: StoreOf, path: str, attempt: Said) -> Said:
-    """Initialize the attempt. If another one has replaced it, release its finals, and raise AttemptReplaced."""
     try:
-        return await initialize(stores(path), attempt)
-    except AttemptReplaced:
-        for of in attempt.value.external_dbs:
-            await release(stores(of.path), of)  # the clone uses none of them any more
+        for at, of in enumerate(attempt.value.external_dbs):
+            if of.sst_ids or at == 0:
+                seen[of.path] = await pin(stores(of.path), of, seen.get(of.path))
+        await copy_wal(here, parent, path, attempt.value)
+        return await initialize(here, attempt)
+    except Unavailable:
+        raise  # the store does not answer
+    except StoreError:
+        await give_up(stores, path, attempt.value)
         raise
+
+
+async def give_up(stores: StoreOf, path: str, attempt: Manifest) -> None:
+    """Release the finals of an attempt that has failed, if nobody can complete it any more.
+
+    It was replaced, or the clone was destroyed meanwhile: what destroys it releases the finals that are listed by then, and
+    later nobody finds their ids. If this fails, too, finals may stay, as after a crash."""
+    try:
+        if await is_over(stores(path), attempt):
+            for of in attempt.external_dbs:
+                await release(stores(of.path), of)
+    except StoreError as error:
+        stores(path).world.metrics.warn(f"final checkpoints of an attempt to make {path!r} may stay listed in "
+                                        f"{[of.path for of in attempt.external_dbs]}: {error}")
+
+
+async def is_over(manifests: MetadataStore, attempt: Manifest) -> bool:
+    """Return whether nobody can complete this attempt any more."""
+    try:
+        latest = (await manifests.current()).value
+    except StoreError:
+        return await is_sealed(manifests)
+    replaced = attempt_in(latest) != attempt_in(attempt)
+    return not manifests.codec.is_initialized(latest) and (replaced or mark_of(latest) is not None)
 
 
 async def detach(stores: StoreOf, path: str) -> list[str]:

@@ -16,7 +16,7 @@ from highwater.impl.errors import Definite
 from highwater.impl.layout import Namespace, prefix_of_ssts
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.checkpoints import CheckpointMissing, done
-from highwater.impl.protocols.destroy_mark import with_mark
+from highwater.impl.protocols.destroy_mark import is_sealed, with_mark
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Put, Recognised, Verdict
 from highwater.impl.protocols.sequenced_storage import NoLatest
 from highwater.impl.protocols.wal_fencing import fenced_at
@@ -44,12 +44,6 @@ class GraceRuns(Definite):
     def __init__(self, until_ms: int):
         self.until_ms = until_ms
         super().__init__(f"the grace lasts until {until_ms} ms: wait, or mark the database hard")
-
-
-async def is_sealed(manifests: MetadataStore) -> bool:
-    """Return whether the database has the tombstone: it is being deleted, or is gone. Raises what reading the boundary
-    raises."""
-    return await manifests.bounded.boundary.read() >= SEALED
 
 
 async def mark(manifests: MetadataStore, kind: str, grace_ms: int = 0, attempts: int | None = None

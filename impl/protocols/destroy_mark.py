@@ -3,7 +3,7 @@ has it. impl/codecs/destroyed.py says what it is."""
 
 from typing import Any
 
-from highwater.impl.codecs.destroyed import MARK, Mark, pins_of
+from highwater.impl.codecs.destroyed import MARK, SEALED, Mark, pins_of
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.errors import Definite
 
@@ -15,6 +15,12 @@ class DatabaseDestroyed(Definite):
         self.mark = mark
         super().__init__(f"the database was destroyed ({mark.kind}) at {mark.at_ms} ms: it takes no new checkpoints and no "
                          "writers, and what is listed may only be deleted")
+
+
+async def is_sealed(manifests: Any) -> bool:
+    """Return whether the database has the tombstone: it is being deleted, or is gone. Raises what reading the boundary
+    raises."""
+    return await manifests.bounded.boundary.read() >= SEALED
 
 
 def with_mark(manifest: Manifest, mark: Mark, codec: Any, file_id: int) -> Manifest:

@@ -121,6 +121,10 @@ class MetadataStore:
 
     # --- updates
 
+    def after(self, base: "Committed | Recognised | None") -> Attempt:
+        """Return an attempt at an update of a file that the caller has read: it is not read again. None: of the latest one."""
+        return Attempt((base.id, self.codec.encode(base.value)) if base else None)
+
     async def apply(self, decide: Decide, again: bool, attempts: int | None = None, deadline_ms: int | None = None,
                     attempt: Attempt | None = None, epoch: int = 0, fenced: Callable[[Any], Fenced] | None = None
                     ) -> Committed | Recognised | None:

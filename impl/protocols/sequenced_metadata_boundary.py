@@ -10,6 +10,7 @@ The code implements SlateDB's RFC on GC boundary files in three parts:
   boundary read after it. Otherwise a refused writer may have put another file in its place.
 """
 
+from highwater.impl.codecs.destroyed import SEALED
 from highwater.impl.errors import NotFound, OutcomeUnknown, Unavailable
 from highwater.impl.protocols.boundary_object import BoundaryObject, InvalidBoundary
 from highwater.impl.protocols.sequenced_storage import Listed, NoLatest, SequencedStorage
@@ -33,6 +34,9 @@ class BoundedSequencedStorage:
         latest = files[-1].id if files else after
         if latest is not None and latest <= boundary:
             key = self.storage.namespace.boundary_key
+            if boundary >= SEALED:
+                raise InvalidBoundary(f"{key!r}: what was here is destroyed for good, and file {latest} was put later, by "
+                                      "a late request: destroy it again to delete that, too")
             raise InvalidBoundary(f"{key!r} was {boundary}, but the latest file is {latest}: no collector puts the "
                                   "boundary at or ahead of the latest file; set it to less, after making sure of the files")
         return files

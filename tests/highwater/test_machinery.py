@@ -129,7 +129,7 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "impl/protocols/manifest_compactions": {"impl/protocols/checkpoints"},  # a compactor's pin
     "impl/kv/wal": {"impl/protocols/wal_fencing"},  # a store of keys and values whose log it is
     **{f"dst/{room}/clones": {"impl/protocols/checkpoints"} for room in ("mutants", "scenarios")},
-    "dst/scripts/clones": {"impl/protocols/checkpoints", "impl/protocols/destroy_mark"},
+    "dst/scripts/clones": {f"impl/protocols/{of}" for of in ("checkpoints", "destroy", "destroy_mark")},
     "impl/protocols/clones": {"impl/protocols/checkpoints", "impl/protocols/destroy_mark"},  # its finals are checkpoints
     "impl/protocols/clones_manifest": {"impl/protocols/checkpoints"},
     "traces/protocols/clones_calls": {"traces/protocols/checkpoints_calls"},

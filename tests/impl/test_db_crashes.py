@@ -7,14 +7,17 @@ request that a seed draws, before the request or after it.
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 import pytest
 
+from highwater.dst.mutants.db import UploadsLater
+from highwater.impl.db import db as database
 from highwater.impl.db import manifest as db_manifest
 from highwater.impl.db.db import Db
+from highwater.impl.db.reader import CannotRead
 from highwater.impl.db.writes import Op, put
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.stores.s3 import S3Store, connect
@@ -206,6 +209,33 @@ def sweep(stores: Any, seed: int, times: int) -> int:
 
 def test_a_few_killed_processes_on_local_files(local_stores):
     assert sweep(local_stores, 1, 8) > 4
+
+
+class ReturnsEarly(Db):
+    """A database whose writes return before they are durable: each waits for the one before."""
+
+    last: Sequence[Op] = ()
+
+    async def write(self, batch: Sequence[Op]) -> int:
+        self.last, due = batch, self.last
+        return await super().write(due) if due else 0
+
+    async def close(self) -> None:
+        if self.last:
+            await super().write(self.last)
+        await super().close()
+
+
+def test_killed_processes_show_that_a_write_returns_too_early(local_stores, monkeypatch):
+    monkeypatch.setitem(globals(), "Db", ReturnsEarly)
+    with pytest.raises(AssertionError):
+        sweep(local_stores, 1, 8)
+
+
+def test_killed_processes_show_a_manifest_that_comes_before_its_sst(local_stores, monkeypatch):
+    monkeypatch.setattr(database, "WrittenManifest", UploadsLater)
+    with pytest.raises(CannotRead):
+        sweep(local_stores, 1, 8)
 
 
 @pytest.mark.parametrize("kind", ["local", "versitygw"])

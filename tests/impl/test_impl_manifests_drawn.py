@@ -339,6 +339,18 @@ def test_damage_is_named(manifest, says):
         project(manifest, Span())
 
 
+def test_no_gap_of_a_run_is_bridged():
+    """A union of projections without the keys in between leaves a gap; neighbours without one become one view."""
+    def of_run(*shown):
+        views = tuple(View(ulid_of(number << 80), A, spans.range_of(span)) for number, span in enumerate(shown, 10))
+        return Manifest(ssts=(Sst(A, SstInfo(first_entry=b"a", last_entry=b"d"), 2),), compacted=(Run(1, views),))
+
+    gap = of_run(Span(b"a", b"b"), Span(b"c", b"d"))
+    assert merge_views(gap, ids()) == gap
+    (run,) = merge_views(of_run(Span(b"a", b"b"), Span(b"b", b"c")), ids()).compacted
+    assert [view.visible_range for view in run.views] == [spans.range_of(Span(b"a", b"c"))]
+
+
 def test_runs_whose_ids_do_not_descend_are_damage():
     manifest = of(b"a", b"b")
     manifest = manifest._replace(l0=(), compacted=(Run(1, (View(A, A, Range(Bound(b"a", INCLUDED), Bound(b"b", EXCLUDED))),)),

@@ -1,28 +1,25 @@
 """One database that our writer, compactor, collector, readers and clones share with released clients, for a chosen time.
 
-Our `Db` and writers of 0.15.0 and 0.17.0 take the database from each other. Our compactor and those inside the released writers
-take over from each other, and are stopped at any moment. Both sides collect, take checkpoints, read, clone; clones are written
-and compacted by both sides, detached and destroyed by ours. Requests are held, delayed, answered late and lost.
+Our `Db` and writers of 0.15.0 and 0.17.0 take the database from each other. Our compactor and those inside the writers of
+0.17.0 take over from each other, and are stopped at any moment. Both sides collect, take checkpoints, read, clone; clones are
+written and compacted by both sides, detached and destroyed by ours. Requests are held, delayed, answered late and lost.
 
 Every acknowledged change is read back by both sides, all the time and at the end. A checkpoint shows the same as long as it is
 held, and a clone the same until it is written. The log refines the models.
 
     HIGHWATER_SOAK_S=600 HIGHWATER_SOAK_SEED=7 .venv/bin/python -m pytest -m interop -s tests/interop -k acknowledged_change
 
-Clients of 0.15.0 change the manifest only as writers. A reader or a cloner of that release makes an open writer of 0.17.0
-forget what is compacted (docs/operating/findings.md). So they read checkpoints, which changes nothing, until all writers have
-ended. A compactor inside a writer of that release does the same, when it begins after its writer is fenced. So no such
-compactor runs while a writer of 0.17.0 is open.
+Clients of 0.15.0 change the manifest only as writers, without a compactor. A reader, a cloner or a compactor of that release
+makes open writers forget what is compacted (docs/operating/findings.md). So they read checkpoints, which changes nothing, until
+all writers have ended.
 
 WAL objects and SSTs have no boundary, only an age (DATA_MIN_AGE_MS) that everything held must be shorter than. The pins of
 compactors last PIN_MS, so that what they have compacted away is collected during the run.
 """
 
 import asyncio
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import nullcontext
 from functools import partial
 from random import Random
 from typing import Any
@@ -115,7 +112,6 @@ class Soak(Together):
         self.held: dict[str, dict[str, str] | None] = {}
         self.clones: dict[str, Clone] = {}
         self.live: dict[str, str] = {}
-        self.apart = threading.Lock()  # of a compactor of 0.15.0 and a writer of 0.17.0
         self.turn_ends_s = 0.0  # until then most writers leave the database to the one that has opened it last
         self.instances: dict[str, int] = dict.fromkeys(ROLES, 0)
 
@@ -125,6 +121,10 @@ class Soak(Together):
                      lambda: self.rules(random), random, 0.2)]
         works += [lambda random, name=name: self.write_theirs(name, random) for name in "AB"]
         self.side_by_side(works, seconds)
+        world, last_s = self.new_world("collector"), time.monotonic() + 60
+        while not self.counts["deleted by ours in compacted/"] and time.monotonic() < last_s:  # none was old
+            time.sleep(1)
+            run(self.collected, world, "db", True)
 
     def new_world(self, role: str) -> World:
         """Return the world of a new instance: the recorder knows it by a name of its own. One that was told of an unknown
@@ -160,19 +160,17 @@ class Soak(Together):
         client, batches = self.scene.clients[name], Batches(name, random)
         while not self.over.is_set():
             self.waits_for_turn(random)
-            compacts = random.random() < 0.6
-            with self.apart if compacts or THEIRS[name] == NEWEST else nullcontext():
-                self.count(f"sessions of {THEIRS[name]}", partial(self.session_of, client, name, batches, random, compacts))
-                try:
-                    client.close()
-                except PeerError:
-                    pass  # it was not open, or ends as it should
+            self.count(f"sessions of {THEIRS[name]}", partial(self.session_of, client, name, batches, random))
+            try:
+                client.close()
+            except PeerError:
+                pass  # it was not open, or ends as it should
 
-    def session_of(self, client: Client, name: str, batches: Batches, random: Random, compacts: bool) -> None:
+    def session_of(self, client: Client, name: str, batches: Batches, random: Random) -> None:
         before = self.ledger.known()
         settings = PATIENT | {"min_filter_keys": random.choice((1, 1000))}
-        if compacts:
-            settings |= compacting(THEIRS[name]) | QUICK
+        if THEIRS[name] == NEWEST and random.random() < 0.6:
+            settings |= compacting(NEWEST) | QUICK
         client.open(**AT, settings=settings, merging=True)
         self.counts[f"openings of {THEIRS[name]}"] += 1
         self.begins_turn(random)
