@@ -11,6 +11,7 @@ from bench import (
     exploration,
     exploration_on_disk,
     gate,
+    metadata_index,
     proof,
     recording,
     refinement,
@@ -22,6 +23,7 @@ from bench import (
 from bench.peers import simulators
 
 ALL = {"exploration": exploration, "exploration_on_disk": exploration_on_disk, "simulation": simulation, "database": database,
+       "metadata_index": metadata_index,
        "simulators": simulators, "shrinking": shrinking, "proof": proof, "recording": recording, "checking": checking,
        "refinement": refinement, "strangers": strangers,
        "client_test": client_test, "tables": tables,

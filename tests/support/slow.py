@@ -25,6 +25,8 @@ ROWS = {  # file::test -> the part of the gate's rows, and how their texts begin
     "tests/model/test_proof_consistent_read.py::test_with_a_safeguard_off_it_is_not": FAILS,
     "tests/model/test_proof_destroy.py::test_with_a_safeguard_off_it_is_not": FAILS,
     "tests/model/test_proof_log_gc.py::test_with_a_safeguard_off_it_is_not": FAILS,
+    "tests/model/test_proof_metadata_fsm.py::test_with_a_safeguard_off_it_is_not": FAILS,
+    "tests/model/test_proof_metadata_fsm.py::test_the_relation_is_the_models_with_a_safeguard_off": TIED,
     "tests/model/test_proof_raft.py::test_with_a_safeguard_off_it_is_not": FAILS,
     "tests/model/test_proof_checkpoints.py::test_it_is_proved": KEEPS,
     "tests/model/test_proof_clones.py::test_it_is_proved": KEEPS,
