@@ -61,7 +61,7 @@ def test_what_a_requirement_of_the_index_names_is_a_test_or_an_issue(number, whe
 
 
 def test_every_safeguard_of_the_index_is_told_of_with_its_story():
-    from tests.impl.test_index_stories import STORIES as told
+    from tests.impl.index.test_index_stories import STORIES as told
     page = (ROOT / "docs/metadata-index.md").read_text()
     assert {story for pair in STORIES for story in pair if story} == {story.__name__ for _, story, *_ in told} - {
         "dropped_units_are_forgotten"}

@@ -15,7 +15,7 @@ from highwater.impl.db.compactor import DbCompactor, Options, stores_of
 from highwater.impl.db.tiers import Tiers
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.system import system_world
-from tests.impl.test_impl_manifest_compactions import Died
+from tests.impl.protocols.test_impl_manifest_compactions import Died
 from tests.interop.test_interop import Database
 from tests.interop.test_interop import database as database
 from tests.interop.test_interop import peer as peer

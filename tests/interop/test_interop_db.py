@@ -20,7 +20,7 @@ from highwater.impl.db.wal import rows_of
 from highwater.impl.db.writes import delete, merge, put
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.system import system_world
-from tests.impl.test_db_example import said_by
+from tests.impl.db.test_db_example import said_by
 from tests.interop.test_interop import WRITES, Database
 from tests.interop.test_interop import database as database
 from tests.interop.test_interop import peer as peer

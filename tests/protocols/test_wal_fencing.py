@@ -1,6 +1,6 @@
 """WAL fencing: known bugs of the real system as cases of the model. (Counts and knobs: test_rows.py.)
 
-tests/impl/test_impl_wal_fencing.py tests the implementation.
+tests/impl/protocols/test_impl_wal_fencing.py tests the implementation.
 """
 
 import pytest

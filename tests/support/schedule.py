@@ -14,7 +14,7 @@ ONE_JAVA = ("tests/dst/test_campaign.py", "tests/dst/test_bulk.py", "tests/highw
 FIRST = (*ONE_JAVA, "tests/highwater/test_cli.py", "tests/model/test_proof.py",
          "tests/gate/test_gate.py", "tests/traces/test_edited.py", "tests/specs/test_rows.py", "tests/model/test_engines.py",
          "tests/highwater/test_store_probe.py", "tests/traces/test_follow.py", "tests/traces/test_store.py",
-         "tests/highwater/test_pages.py", "tests/impl/test_stores_s3.py", "tests/admin/test_admin.py",
+         "tests/highwater/test_pages.py", "tests/impl/stores/test_stores_s3.py", "tests/admin/test_admin.py",
          "tests/highwater/test_installed.py", "tests/highwater/test_tutorial.py", "tests/highwater/test_new.py",
          "tests/clients/test_client.py")
 

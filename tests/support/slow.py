@@ -46,12 +46,12 @@ OTHERS = (
     # `make lint` asks the same
     "tests/highwater/test_types.py::test_the_type_checker_passes",
     # every safeguard, clause, action or property, on the model: the suite keeps a few of each kind
-    "tests/impl/test_db_crashes.py::test_two_hundred_killed_processes",
-    "tests/impl/test_db_damage.py::test_a_hundred_thousand_are",
-    "tests/impl/test_db_crashes.py::test_two_thousand_crash_points",
+    "tests/impl/db/test_db_crashes.py::test_two_hundred_killed_processes",
+    "tests/impl/db/test_db_damage.py::test_a_hundred_thousand_are",
+    "tests/impl/db/test_db_crashes.py::test_two_thousand_crash_points",
     "tests/model/test_bounded.py::test_it_finds_what_the_explorer_finds",
     "tests/model/test_projection_union.py::test_every_property_holds",
-    "tests/impl/test_impl_manifests.py::test_every_property_of_the_model_holds_of_the_code",
+    "tests/impl/manifests/test_impl_manifests.py::test_every_property_of_the_model_holds_of_the_code",
     "tests/model/test_proof.py::test_an_edit_that_small_instances_do_not_show",
     "tests/model/test_proof_clones.py::test_every_action_is_compared",
     "tests/model/test_proof_database_gc.py::test_every_action_is_compared",

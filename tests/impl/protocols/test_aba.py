@@ -29,7 +29,7 @@ from tests.support.stores.digest import DigestStore
 from tests.support.stores.faulty import LATE, Faulty
 
 pytest_plugins = ["tests.support.stores.fixtures"]
-PAGE = Path(__file__).resolve().parents[2] / "docs/operating/aba.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/operating/aba.md"
 ROWS = {row.id: row for row in rows()}
 NAMESPACE = Namespace("db", "manifest")
 run = asyncio.run

@@ -10,7 +10,7 @@ from highwater.impl.db.reader import Reader, opened
 from highwater.impl.manifests.spans import Span
 from highwater.impl.stores.local import LocalStore
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "database" / "visits.py"
 
 

@@ -9,8 +9,8 @@ from highwater.impl.codecs.index import names
 from highwater.impl.codecs.index.messages import AddBlock
 from highwater.impl.index import jobs, plan_update, tombstones, units
 from highwater.model.protocols import metadata_fsm as m
-from tests.impl.test_index_stories import STORIES
-from tests.impl.test_index_walks import WINDOW_S, Walk
+from tests.impl.index.test_index_stories import STORIES
+from tests.impl.index.test_index_walks import WINDOW_S, Walk
 from tests.support.metadata_index import block
 from tests.support.metadata_refinement import Judge, NotAStep
 

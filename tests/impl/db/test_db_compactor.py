@@ -55,7 +55,7 @@ from highwater.impl.protocols.manifest_compactions import InputMissing
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.stores.system import SystemClock, Ulids
 from highwater.impl.world import World
-from tests.impl.test_impl_manifest_compactions import Died, Interrupted
+from tests.impl.protocols.test_impl_manifest_compactions import Died, Interrupted
 from tests.support.slatedb.layers import KEYS, Clock, Layers, Noted, check_layers, every_row, layers, reads
 from tests.support.slatedb.tables import database, id_of
 

@@ -18,7 +18,7 @@ from highwater.impl.codecs.index.partitions import Partition
 from highwater.impl.codecs.index.rows import Block, Queued, Times, Unit
 from highwater.impl.codecs.index.snapshot import Position
 
-GOLDEN = json.loads((Path(__file__).resolve().parents[1] / "golden/index/pyroscope.json").read_text())
+GOLDEN = json.loads((Path(__file__).resolve().parents[2] / "golden/index/pyroscope.json").read_text())
 SIX = Partition(1_750_399_200_000_000_000)  # 2025-06-20T06:00Z
 ULID = "01JY6CFS8048BXQH4PSE7835SY"
 TENANTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=9).filter("-".__ne__)
