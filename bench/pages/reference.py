@@ -68,7 +68,7 @@ CALLS = """## What each call says
 
 The simulation judges every answer of a call by this table: its class, whether the error is definite, and the truth about the
 update in the model, then and at the end of the run. It also judges the returned values that the last column names.
-[traces/protocols/{stem}_calls.py](../../../traces/protocols/{stem}_calls.py) has the table.
+[traces/protocols/{of}_calls.py](../../../traces/protocols/{of}_calls.py) has the table.
 """
 MUTANTS = """## Implementations known to be wrong
 
@@ -100,7 +100,7 @@ def sections_of(of: Instances) -> Iterator[str]:
             yield BRANCH.format(run=branch["run"], image=image_path(of.stem, "branch"))
         yield COUNTEREXAMPLES + "\n" + counterexamples(of)
     if answers := calls(of.stem):
-        yield CALLS.format(stem=of.stem) + "\n" + answers
+        yield CALLS.format(of="raft" if of.stem == "consistent_read" else of.stem) + "\n" + answers
     if of.stem in STEMS:
         yield MUTANTS + "\n" + mutants(of.stem)
 

@@ -92,7 +92,8 @@ class Trace(Base):
         try:
             self.raft._take(e)
         except Failure as failure:
-            raise Failure(failure.kind, failure.signature, failure.message, self.refiner.unpacked()) from None
+            failure.states = self.refiner.unpacked()  # of this model, as all failures here
+            raise
         if e.kind == "step":
             step = step_of(e.body)
             self._follows(e.client, step)

@@ -56,7 +56,7 @@ CONDITIONS = {  # scenario -> keys that are asked for with the version of what w
     "log_gc": {"db/gc/log.boundary"}, "clones": {f"dbs/{number}/gc/manifest.boundary" for number in range(3)},
     "database_clones": {f"dbs/{number}/gc/{name}.boundary" for name, most in (("manifest", 3), ("compactions", 2))
                         for number in range(most)},
-    "db": {NAMESPACE.boundary_key, BOUNDARY, "clone/gc/manifest.boundary"},
+    "db": {NAMESPACE.boundary_key, BOUNDARY, "clone/gc/manifest.boundary", "clone/gc/compactions.boundary"},
 }
 
 
