@@ -6,7 +6,7 @@ from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.flatbuffer import ulid_of
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Sst, SstInfo, View
-from highwater.impl.errors import OutcomeUnknown, Unavailable
+from highwater.impl.errors import OutcomeUnknown, TimedOut, Unavailable
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.protocols import checkpoints, destroy
 from highwater.impl.protocols.boundary_object import InvalidBoundary
@@ -252,5 +252,14 @@ async def destroyed_meanwhile(_: Alone) -> None:
             same([of.key for of in (await alone.real.list_page("c/")).entries], [Namespace("c", "manifest").boundary_key])
 
 
+async def given_up(alone: Alone) -> None:
+    """Its caller waits no more: nothing is asked after that, not even whether the attempt is over."""
+    stores = await begun(alone, 1)
+    alone.fails("create", Namespace("c", "manifest").key(2), TimedOut)
+    await alone.raises(TimedOut, clone(stores, "c", "p"))
+    same(alone.sent()[-1], "create 2.manifest")
+    same((await clone(stores, "c", "p")).value.initialized, True)
+
+
 SCRIPTS: tuple[Script, ...] = (
-    life, looked, lost, refusals, nested, detached, replaced, epochs, destroyed, destroyed_clone, destroyed_meanwhile)
+    life, looked, lost, refusals, nested, detached, replaced, epochs, destroyed, destroyed_clone, destroyed_meanwhile, given_up)

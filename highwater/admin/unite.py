@@ -25,7 +25,7 @@ from highwater.admin.several import (
 )
 from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.errors import Definite, Indefinite, StoreError, Unavailable
+from highwater.impl.errors import Definite, Indefinite, StoreError, TimedOut, Unavailable
 from highwater.impl.manifests import union
 from highwater.impl.manifests.externals import SstOfTwoDatabases
 from highwater.impl.manifests.merge import merge_views
@@ -113,8 +113,8 @@ async def completed(stores: StoreOf, path: str, attempt: Said, latest: dict[str,
             if of.sst_ids:
                 latest[of.path] = await clones.pin(stores(of.path), of, latest.get(of.path))
         return await clones.initialize(stores(path), attempt)
-    except Unavailable:
-        raise  # the store does not answer
+    except (Unavailable, TimedOut):
+        raise  # the store does not answer, or nobody waits any more
     except StoreError:
         await clones.give_up(stores, path, attempt.value)
         raise

@@ -18,9 +18,10 @@ from collections.abc import Callable, Mapping
 from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import ExternalDb
-from highwater.impl.errors import AlreadyExists, NotFound, StoreError, Unavailable
+from highwater.impl.errors import AlreadyExists, NotFound, StoreError, TimedOut, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols import checkpoints
+from highwater.impl.protocols.boundary_object import InvalidBoundary
 from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, NotInitialized, found
 from highwater.impl.protocols.clones_manifest import (
     AttemptReplaced,
@@ -37,7 +38,7 @@ from highwater.impl.protocols.clones_manifest import (
 )
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, is_sealed
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Put, Recognised, Verdict
-from highwater.impl.protocols.sequenced_storage import FIRST_ID, ObjectVersionExists
+from highwater.impl.protocols.sequenced_storage import FIRST_ID, NoLatest, ObjectVersionExists
 
 EPHEMERAL_MS = 300_000  # «Ephemeral checkpoint will have TTL of 5 minutes»
 StoreOf = Callable[[str], MetadataStore]  # the manifests of the database at a path
@@ -208,8 +209,8 @@ async def clone(stores: StoreOf, path: str, parent: str, checkpoint: str | None 
                 seen[of.path] = await pin(stores(of.path), of, seen.get(of.path))
         await copy_wal(here, parent, path, attempt.value)
         return await initialize(here, attempt)
-    except Unavailable:
-        raise  # the store does not answer
+    except (Unavailable, TimedOut):
+        raise  # the store does not answer, or nobody waits any more
     except StoreError:
         await give_up(stores, path, attempt.value)
         raise
@@ -233,7 +234,7 @@ async def is_over(manifests: MetadataStore, attempt: Manifest) -> bool:
     """Return whether nobody can complete this attempt any more."""
     try:
         latest = (await manifests.current()).value
-    except StoreError:
+    except (NoLatest, InvalidBoundary):
         return await is_sealed(manifests)
     replaced = attempt_in(latest) != attempt_in(attempt)
     return not manifests.codec.is_initialized(latest) and (replaced or mark_of(latest) is not None)
