@@ -100,7 +100,7 @@ def sections_of(of: Instances) -> Iterator[str]:
             yield BRANCH.format(run=branch["run"], image=image_path(of.stem, "branch"))
         yield COUNTEREXAMPLES + "\n" + counterexamples(of)
     if answers := calls(of.stem):
-        yield CALLS.format(of="raft" if of.stem == "consistent_read" else of.stem) + "\n" + answers
+        yield CALLS.format(of=owner_of_calls(of.stem)) + "\n" + answers
     if of.stem in STEMS:
         yield MUTANTS + "\n" + mutants(of.stem)
 
@@ -123,6 +123,14 @@ def calls(stem: str) -> str:
             (code(result), of.kind, of.update or "none", of.means, ", ".join(of.claims)) for result, of in answers.items()])
         for call, answers in import_module(f"highwater.traces.protocols.{stem}").Trace.calls.items()) if project.has(
             "mapping", stem) else ""
+
+
+def owner_of_calls(stem: str) -> str:
+    """Return the protocol whose file has the table of calls of this one: itself, or another one with the same calls."""
+    owners = [other for other in (stem, *STEMS) if project.has("mapping", f"{other}_calls")]
+    table = import_module(f"highwater.traces.protocols.{stem}").Trace.calls
+    return next(other for other in owners if other == stem or import_module(
+        f"highwater.traces.protocols.{other}_calls").CALLS is table)
 
 
 def mutants(stem: str) -> str:

@@ -5,13 +5,14 @@ of each node. A node that starts again has applied what its snapshot has, so a r
 """
 
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
-from highwater.dst.actors import Actors, Said, said_by
+from highwater.dst.actors import Actors, said_by
 from highwater.dst.scenario import Draw
 from highwater.dst.scenarios import raft
-from highwater.dst.scenarios.raft import TICK_MS, asked
-from highwater.dst.scenarios.replicated.reading import reading_group_of
+from highwater.dst.scenarios.raft import ended_read
+from highwater.dst.scenarios.replicated.group import group_of
+from highwater.dst.scenarios.replicated.reading import ReadingGroup
 from highwater.dst.sim.kernel import Client
 from highwater.impl.errors import TimedOut
 from highwater.impl.node_world import NodeWorld
@@ -21,13 +22,13 @@ from highwater.traces.protocols.raft_calls import CALLS
 from highwater.traces.refine import refiner_of
 
 READ_MS = 3_000  # a reader waits so long: the leader that it asks may be deposed and elected again meanwhile
-MOST_READS = 30  # of a reader in one life of its server
 
 
 @dataclass(frozen=True)
 class Shape(raft.Shape):
     """The size of a run, drawn from its seed unless given."""
 
+    most_reads: ClassVar[int] = 30
     readers: int = 2  # of each server
 
 
@@ -47,38 +48,22 @@ def options_of(shape: Shape) -> raft.Options:
 
 
 async def server(actors: Actors, client: Client, world: NodeWorld, number: int) -> None:
-    reading_group_of(actors)
-    await raft.server(actors, client, world, number, reader, options_of)
+    group_of(actors, ReadingGroup)
+    await raft.server(actors, client, world, number, read, options_of)
 
 
-async def reader(actors: Actors, client: Client, world: NodeWorld, number: int) -> None:
-    """Read while the callers of the same server propose, at the own node or now and then at another one."""
-    group = reading_group_of(actors)
-    me = Client(f"{client.name}/reader{number}", of=client)
-    for _ in range(MOST_READS):
-        await actors.pause(me, world)
-        if not group.busy[client.name]:
-            return
-        actors.begin(me)
-        call = read_once(actors, me, asked(actors, me, group, client.name))
-        try:
-            told = await world.clock.timeout(READ_MS, actors.in_time(me, call))
-        except TimedOut as error:
-            told = finished(actors, me, await said_by(CALLS, "read", raised(error)))
-        if told != "read":
-            await world.clock.sleep_ms(TICK_MS)
+async def read(actors: Actors, me: Client, world: NodeWorld, node: Node) -> str:
+    """Read for as long as READ_MS, and return the kind of response."""
+    try:
+        return await world.clock.timeout(READ_MS, actors.in_time(me, read_once(actors, me, node)))
+    except TimedOut as error:
+        return ended_read(actors, me, await said_by(CALLS, "read", raised(error)))
 
 
 async def read_once(actors: Actors, me: Client, node: Node) -> str:
     """Read, and record the response in the moment in which the node gives it."""
-    reading_group_of(actors).asking = me.name
-    return finished(actors, me, await said_by(CALLS, "read", node.read()))
-
-
-def finished(actors: Actors, me: Client, said: Said) -> str:
-    seen = tuple(body.decode() for body in said.value) if said.told == "read" else ()
-    actors.end(me, said.told, body=" ".join(seen).encode(), seen=seen, keys=said.keys)
-    return said.told
+    group_of(actors, ReadingGroup).asking = me.name
+    return ended_read(actors, me, await said_by(CALLS, "read", node.read()))
 
 
 async def raised(error: TimedOut) -> NoReturn:

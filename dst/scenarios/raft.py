@@ -6,12 +6,12 @@ run on the nodes' machines, and crash with them. They ask the leader, as far as 
 stopped and all callers are done, every node that is left must have applied every acknowledged entry, once and in order.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from highwater.dst.actors import Actors, raise_anomalies, said_by
-from highwater.dst.scenario import BaseShape, Draw, Scenario, Work, rarely
+from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
+from highwater.dst.scenario import BaseShape, Draw, Scenario, rarely
 from highwater.dst.scenarios.replicated.group import Group, group_of
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.machines import ended
@@ -33,6 +33,7 @@ from highwater.traces.refine import Failure, refiner_of
 TICK_MS, ELECTION_TICKS, HEARTBEAT_TICKS = 25, 6, 2
 ELECTION_MS = TICK_MS * ELECTION_TICKS
 CALL_MS = 400  # a caller waits so long
+Reading = Callable[[Actors, Client, NodeWorld, Node], Awaitable[str]]  # a read at a node, which returns the kind of response
 DISK_LIMIT_MS = 300
 NEVER = 1 << 40
 
@@ -41,6 +42,7 @@ NEVER = 1 << 40
 class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
 
+    most_reads: ClassVar[int] = 40  # of a reader in one life of its server
     servers: int = 3
     proposals: int = 4  # of the callers of each server
     callers: int = 1  # of each server
@@ -54,7 +56,6 @@ class Shape(BaseShape):
 
 
 MOST = {"servers": 5, "proposals": 12, "callers": 3, "readers": 3}
-MOST_READS = 40  # of a reader in one life of its server
 
 
 def draw_shape(of: Draw) -> Shape:
@@ -101,10 +102,10 @@ def options_of(shape: Shape) -> Options:
                    keep_entries=shape.keep_entries, segment_bytes=shape.segment_bytes, chunk_bytes=60, fetch_retry_ms=60)
 
 
-async def server(actors: Actors, client: Client, world: NodeWorld, number: int, reads: Work | None = None,
+async def server(actors: Actors, client: Client, world: NodeWorld, number: int, read: Reading | None = None,
                  options: Callable[[Shape], Options] = options_of, machine: Machine = MACHINE) -> None:
     """Open a node, serve its callers, and close it when the work of all is done. After an error of its disk the process ends.
-    `reads`: a caller that reads, if it is not `reader`.
+    `read`: how a caller reads once; None: `read_in_time`.
     """
     group, shape = group_of(actors), actors.shape
     if group.over:
@@ -121,7 +122,8 @@ async def server(actors: Actors, client: Client, world: NodeWorld, number: int, 
         raise Failure("safety", f"raft:{type(error).__name__}", f"{client.name} does not start: {error}") from None
     group.opened(client.name, node)
     callers = [world.clock.spawn(caller(actors, client, world, f"{number}.{n}"), f"caller{n}") for n in range(shape.callers)]
-    callers += [world.clock.spawn((reads or reader)(actors, client, world, n), f"reader{n}") for n in range(shape.readers)]
+    callers += [world.clock.spawn(reader(actors, client, world, n, read or read_in_time), f"reader{n}")
+                for n in range(shape.readers)]
     callers += [world.clock.spawn(operator(actors, client, world), "operator")] if number == 0 and group.transfers else []
     while not group.is_done():
         await world.clock.sleep_ms(TICK_MS)
@@ -158,21 +160,29 @@ async def caller(actors: Actors, client: Client, world: NodeWorld, name: str) ->
     group.busy[client.name] -= 1
 
 
-async def reader(actors: Actors, client: Client, world: NodeWorld, number: int) -> None:
+async def reader(actors: Actors, client: Client, world: NodeWorld, number: int, read: Reading) -> None:
     """Read while the callers of the same server propose, at the own node or now and then at another one."""
     group = group_of(actors)
     me = Client(f"{client.name}/reader{number}", of=client)
-    for _ in range(MOST_READS):
+    for _ in range(actors.shape.most_reads):
         await actors.pause(me, world)
         if not group.busy[client.name]:
             return
         actors.begin(me)
-        call = asked(actors, me, group, client.name).read()
-        said = await said_by(CALLS, "read", world.clock.timeout(CALL_MS, actors.in_time(me, call)))
-        seen = tuple(body.decode() for body in said.value) if said.told == "read" else ()
-        actors.end(me, said.told, body=" ".join(seen).encode(), seen=seen, keys=said.keys)
-        if said.told != "read":
+        if await read(actors, me, world, asked(actors, me, group, client.name)) != "read":
             await world.clock.sleep_ms(TICK_MS)
+
+
+async def read_in_time(actors: Actors, me: Client, world: NodeWorld, node: Node) -> str:
+    """Read, and return the kind of response."""
+    return ended_read(actors, me, await said_by(CALLS, "read", world.clock.timeout(CALL_MS, actors.in_time(me, node.read()))))
+
+
+def ended_read(actors: Actors, me: Client, said: Said) -> str:
+    """Record the response to a read, and return its kind."""
+    seen = tuple(body.decode() for body in said.value) if said.told == "read" else ()
+    actors.end(me, said.told, body=" ".join(seen).encode(), seen=seen, keys=said.keys)
+    return said.told
 
 
 async def operator(actors: Actors, client: Client, world: NodeWorld) -> None:

@@ -95,7 +95,8 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/mutants/manifest_migration": {f"impl/protocols/{BOUNDARY}"},
     "dst/mutants/wal_fencing": {"impl/kv/wal"},
     **{f"dst/mutants/{of}": {"dst/mutants/raft"} for of in ("consistent_read", "log_snapshot")},  # the same core and node
-    "dst/scenarios/consistent_read": {"dst/scenarios/raft", "dst/scenarios/replicated/reading", "traces/protocols/raft_calls"},
+    "dst/scenarios/consistent_read": {"dst/scenarios/raft", "traces/protocols/raft_calls", *(
+        f"dst/scenarios/replicated/{of}" for of in ("group", "reading"))},
     "dst/scenarios/log_snapshot": {"dst/scenarios/raft", "dst/scenarios/replicated/group"},
     "dst/scenarios/raft": {"dst/scenarios/replicated/group"},
     "traces/protocols/consistent_read": {"model/protocols/raft", "traces/protocols/raft", "traces/protocols/raft_calls"},

@@ -25,11 +25,11 @@ from highwater.model.protocols import consistent_read
 from highwater.model.protocols.consistent_read import Constants, leads
 from highwater.model.protocols.raft import led
 from highwater.traces.event import Event
+from highwater.traces.nodes import NodeTrace
 from highwater.traces.protocols import raft
 from highwater.traces.protocols.raft import KEYS, LEADER, Step, step_of
 from highwater.traces.protocols.raft_calls import CALLS, JUDGES
 from highwater.traces.refine import Failure, Match, Refiner, refiner_of
-from highwater.traces.trace import Trace as Base
 from highwater.traces.trace import refiner_without_witnesses
 
 BEGIN, INDEX, ROUND, ANSWER = "begin", "index", "round", "answer"  # notes of a step, each with its values: a read and its
@@ -59,12 +59,10 @@ class Pending(NamedTuple):
     confirmed: bool = False  # a quorum has answered
 
 
-class Trace(Base):
+class Trace(NodeTrace):
     """Refines the trace of a Raft group whose callers read."""
 
     calls, claims = CALLS, JUDGES
-    resumable = False
-    writer = "Server"
 
     def __init__(self, refiner: Refiner, namespace: raft.Keys = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
@@ -81,11 +79,7 @@ class Trace(Base):
 
     def observe(self, e: Event) -> None:
         """Check the next event. Raises Failure."""
-        self.events.append(e)
-        try:
-            self._take(e)
-        except self.alien as error:
-            raise self._alien(error) from error
+        super().observe(e)
         self.refiner.states = tuple(dict.fromkeys((*self.base, *[state for of in self.reads.values() for state in of.states])))
 
     def _take(self, e: Event) -> None:

@@ -27,10 +27,10 @@ from highwater.model.protocols.log_snapshot import Constants, is_up
 from highwater.traces.calls import untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
+from highwater.traces.nodes import NodeTrace
 from highwater.traces.protocols.log_snapshot_calls import CALLS, JUDGES
-from highwater.traces.protocols.raft import judge_answer, step_of
+from highwater.traces.protocols.raft import step_of
 from highwater.traces.refine import STUTTER, Match, Refiner
-from highwater.traces.trace import Trace as Base
 from highwater.traces.trace import refiner_without_witnesses
 
 KEYS = Keys("", listed=("",))  # a disk's files may have any name
@@ -72,12 +72,10 @@ def is_segment(name: str) -> bool:
     return name.startswith("log-")
 
 
-class Trace(Base):
+class Trace(NodeTrace):
     """Refines the trace of one server."""
 
     calls, claims = CALLS, JUDGES
-    resumable = False
-    writer = "Server"
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
@@ -88,18 +86,8 @@ class Trace(Base):
         self.verified = 0  # index of the latest snapshot that has read back
         self.loaded: tuple[str, ...] = ()  # what a restart gave to the database
 
-    def observe(self, e: Event) -> None:
-        """Check the next event. Raises Failure."""
-        self.events.append(e)
-        try:
-            self._take(e)
-        except self.alien as error:
-            raise self._alien(error) from error
-
     def _take(self, e: Event) -> None:
-        if e.t_ms < self.now_ms:
-            raise self._refused("order", f"at {e.t_ms} ms, after what was at {self.now_ms} ms")
-        self.now_ms = e.t_ms
+        super()._take(e)
         if e.kind == "disk":
             self._on_disk(e, e.client.partition("/")[0])
         elif e.kind == "step":
@@ -236,7 +224,7 @@ class Trace(Base):
             shown, seen = self._shown(self.refiner.shared().rows), tuple(e.body.decode().split())
             if shown[:len(seen)] != seen:
                 raise untrue(self, e, "read", f"the server has applied {' '.join(shown) or 'nothing'}")
-        judge_answer(self, e)
+        super()._told(e)
 
 
 def names_in(content: bytes) -> tuple[str, ...]:

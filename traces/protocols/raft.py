@@ -22,12 +22,11 @@ from typing import NamedTuple
 from highwater.model.core import Model
 from highwater.model.protocols import raft
 from highwater.model.protocols.raft import Constants, Log, acked, led
-from highwater.traces.calls import CALL, outside, untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
+from highwater.traces.nodes import NodeTrace
 from highwater.traces.protocols.raft_calls import CALLS, JUDGES
 from highwater.traces.refine import Match, Refiner
-from highwater.traces.trace import Trace as Base
 
 KEYS = Keys("", listed=("",))  # a disk's files may have any name
 LEADER = "leader"
@@ -101,12 +100,10 @@ def refiner(c: Constants) -> Refiner:
     return Refiner(of)
 
 
-class Trace(Base):
+class Trace(NodeTrace):
     """Refines the trace of a Raft group."""
 
     calls, claims = CALLS, JUDGES
-    resumable = False
-    writer = "Server"
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
@@ -115,18 +112,9 @@ class Trace(Base):
         self.commit: dict[str, int] = {}  # server -> its commit index
         self.under_way: dict[int, tuple[str, str]] = {}  # message -> sender and receiver
 
-    def observe(self, e: Event) -> None:
-        """Check the next event. Raises Failure."""
-        self.events.append(e)
-        try:
-            self._take(e)
-        except self.alien as error:
-            raise self._alien(error) from error
-
     def _take(self, e: Event) -> None:
-        if e.t_ms < self.now_ms:
-            raise self._refused("order", f"at {e.t_ms} ms, after what was at {self.now_ms} ms")
-        self.now_ms, kind = e.t_ms, e.kind
+        super()._take(e)
+        kind = e.kind
         if kind == "step":
             self._steps(e.client, step_of(e.body))
         elif kind == "sent":
@@ -266,26 +254,6 @@ class Trace(Base):
 
     def _do(self, me: str, action: str, choices: tuple) -> None:
         self.refiner.event(me, (0, 0, me, action, choices), matched)
-
-    # --- responses to callers
-
-    def _told(self, e: Event) -> None:
-        judge_answer(self, e)
-
-
-def judge_answer(trace: Base, e: Event) -> None:
-    """Judge what a call is said to have returned or raised. Raises Failure."""
-    if not e.keys:
-        return
-    if why := outside(trace.calls, e):
-        raise untrue(trace, e, e.keys[1], why)
-    claims, asked = e.keys[len(CALL):], trace.calls[e.keys[0]][e.keys[1]].claims
-    if len(claims) != len(asked) or not all(map(str.startswith, claims, asked)):
-        raise untrue(trace, e, e.keys[1], f"by the table of calls its claims are {', '.join(asked) or 'none'}")
-    for claim in claims:
-        name, _, value = claim.partition("=")
-        if why := trace.claims[name](trace, e, value):
-            raise untrue(trace, e, name, why)
 
 
 def matched(event: tuple) -> Match:

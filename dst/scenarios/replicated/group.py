@@ -5,6 +5,7 @@ the properties that need no model.
 """
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from highwater.dst.actors import Actors
 from highwater.dst.scenarios.replicated.disks import durable_log, durable_snapshot
@@ -122,8 +123,11 @@ def name_of(given: Input) -> str:
     return type(given.message).__name__ if isinstance(given, Received) else type(given).__name__
 
 
-def group_of(actors: Actors) -> Group:
-    """Return the group of a run; made when it is first asked for."""
+AnyGroup = TypeVar("AnyGroup", bound=Group)
+
+
+def group_of(actors: Actors, of: type[AnyGroup] = Group) -> AnyGroup:
+    """Return the group of a run, of this class; made when it is first asked for."""
     if not actors.kept:
-        actors.kept.append(Group(actors))
+        actors.kept.append(of(actors))
     return actors.kept[0]

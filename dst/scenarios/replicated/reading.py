@@ -35,10 +35,3 @@ class ReadingGroup(Group):
                 if message.round > self.answered.get(of, 0):
                     self.answered[of] = message.round
                     yield ANSWER, message.term, message.round
-
-
-def reading_group_of(actors: Actors) -> ReadingGroup:
-    """Return the group of a run; made when it is first asked for."""
-    if not actors.kept:
-        actors.kept.append(ReadingGroup(actors))
-    return actors.kept[0]
