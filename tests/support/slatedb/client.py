@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,8 @@ def client(release: str, environment: dict[str, str] | None = None) -> Iterator[
     finally:
         process.kill()
         process.wait()
-        process.stdin.close()
+        with suppress(BrokenPipeError):  # a request that a killed client has not read
+            process.stdin.close()
         process.stdout.close()
 
 
