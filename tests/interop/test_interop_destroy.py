@@ -77,7 +77,7 @@ def test_finding_a_collector_does_not_end_where_no_manifest_is_ahead_of_the_boun
 
 @pytest.mark.parametrize("release", RELEASES[2:])
 def test_finding_a_writer_does_not_end_in_a_destroyed_database(release, tmp_path):
-    """It writes a manifest behind the boundary, if it polls while the database is destroyed: how often depends on the machine."""
+    """It writes a manifest behind the boundary if it polls during the destruction; how often depends on the machine."""
     for place, milliseconds in zip((Database(tmp_path, f"db{number}") for number in range(60)), cycle([20, 10, 5, 40])):
         for writer in started(release):
             writer.open(path=place.path, settings=dict.fromkeys(compacting(release), f"{milliseconds}ms"))
