@@ -6,7 +6,7 @@ run on the nodes' machines, and crash with them. They ask the leader, as far as 
 stopped and all callers are done, every node that is left must have applied every acknowledged entry, once and in order.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -34,6 +34,7 @@ TICK_MS, ELECTION_TICKS, HEARTBEAT_TICKS = 25, 6, 2
 ELECTION_MS = TICK_MS * ELECTION_TICKS
 CALL_MS = 400  # a caller waits so long
 Reading = Callable[[Actors, Client, NodeWorld, Node], Awaitable[str]]  # a read at a node, which returns the kind of response
+Callers = Callable[[Actors, Client, NodeWorld, int], dict[str, Coroutine[Any, Any, None]]]  # of a server, by their names
 DISK_LIMIT_MS = 300
 NEVER = 1 << 40
 
@@ -103,9 +104,9 @@ def options_of(shape: Shape) -> Options:
 
 
 async def server(actors: Actors, client: Client, world: NodeWorld, number: int, read: Reading | None = None,
-                 options: Callable[[Shape], Options] = options_of, machine: Machine = MACHINE) -> None:
+                 options: Callable[[Any], Options] = options_of, machine: Machine = MACHINE, work: Callers | None = None) -> None:
     """Open a node, serve its callers, and close it when the work of all is done. After an error of its disk the process ends.
-    `read`: how a caller reads once; None: `read_in_time`.
+    `read`: how a caller reads once; None: `read_in_time`. `work`: makes other callers than those who propose and read.
     """
     group, shape = group_of(actors), actors.shape
     if group.over:
@@ -121,10 +122,13 @@ async def server(actors: Actors, client: Client, world: NodeWorld, number: int, 
     except FolderRefused as error:
         raise Failure("safety", f"raft:{type(error).__name__}", f"{client.name} does not start: {error}") from None
     group.opened(client.name, node)
-    callers = [world.clock.spawn(caller(actors, client, world, f"{number}.{n}"), f"caller{n}") for n in range(shape.callers)]
-    callers += [world.clock.spawn(reader(actors, client, world, n, read or read_in_time), f"reader{n}")
-                for n in range(shape.readers)]
-    callers += [world.clock.spawn(operator(actors, client, world), "operator")] if number == 0 and group.transfers else []
+    if work:
+        works = work(actors, client, world, number)
+    else:
+        works = {f"caller{n}": caller(actors, client, world, f"{number}.{n}") for n in range(shape.callers)}
+        works |= {f"reader{n}": reader(actors, client, world, n, read or read_in_time) for n in range(shape.readers)}
+    works |= {"operator": operator(actors, client, world)} if number == 0 and group.transfers else {}
+    callers = [world.clock.spawn(each, name) for name, each in works.items()]
     while not group.is_done():
         await world.clock.sleep_ms(TICK_MS)
         if node.stopped:

@@ -74,8 +74,8 @@ def may_evict(job: Any, now_ns: int, config: Config) -> bool:
 
 def in_order(several: list[Any], now_ns: int, config: Config) -> list[Any]:
     """Return jobs in the order in which workers get them: low levels first, those that have failed last."""
-    return sorted(several, key=lambda job: (has_failed(job, now_ns, config), job.compaction_level, failures(job, now_ns),
-                                            job.added_at, job.name))
+    return sorted(several, key=lambda job: (has_failed(job, now_ns, config), job.compaction_level,
+                                            min(failures(job, now_ns), config.failures), job.added_at, job.name))
 
 
 def assigned(job: Any, token: int, now_ns: int, config: Config) -> Any:
@@ -99,6 +99,6 @@ def may_add(count: int, config: Config) -> bool:
 
 
 def evictable(several: list[Any], now_ns: int, config: Config) -> Any | None:
-    """Return the failed job, of any level, that is to make room; None if none has failed."""
+    """Return the failed job, of any level, that is to make room: the one that was planned first; None if none has failed."""
     failed = [job for job in several if may_evict(job, now_ns, config)]
-    return min(failed, key=lambda job: (job.lease_expires_at, job.name)) if failed else None
+    return min(failed, key=lambda job: (job.added_at, job.name)) if failed else None

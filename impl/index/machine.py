@@ -1,6 +1,6 @@
 """Safety: the state after an entry depends on the state before it and on the entry only, so replicas have equal bytes.
 
-`apply` knows no clock: the time is the entry's, which its leader has stamped, and never goes back. The index of the last
+`apply` knows no clock: the time is the entry's, which its leader has stamped, and is later than that of the entry before. The index of the last
 applied entry is written in the same transaction as what the entry changes. So an entry is applied once, wherever a node
 crashes.
 """
@@ -68,7 +68,7 @@ def apply_entry(rows: Transaction, entry: Entry, config: Config) -> Answer | Non
     if entry.index <= applied(rows)[1]:
         return None
     command = command_of(entry.body) if entry.body else None
-    now_ns = max(entry.appended_ns, clock_ns(rows))
+    now_ns = max(entry.appended_ns, clock_ns(rows) + 1)
     answer = DONE if command is None else applied_command(rows, command, entry, now_ns, config)
     removed.forget(rows, now_ns, config)
     rows.put(row.CLOCK, row.U64.pack(now_ns))

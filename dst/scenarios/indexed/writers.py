@@ -1,0 +1,131 @@
+"""Writers, readers and the cleaner of a metadata index in simulation. They run on the nodes' machines, and crash with them.
+
+A writer writes the object of its block and adds the block. It adds the block again after any error, and now and then a long
+time after it was acknowledged. Readers ask any node. The cleaner drops units, and asks the leader.
+"""
+
+from typing import Any
+
+from highwater.dst.actors import Actors, said_by
+from highwater.dst.scenarios.indexed.group import MS_OF_THE_INDEX, SHARD, TENANT, IndexGroup
+from highwater.dst.scenarios.raft import CALL_MS, ELECTION_MS, asked
+from highwater.dst.scenarios.replicated.group import group_of
+from highwater.dst.sim.kernel import Client
+from highwater.impl.codecs.index import names, ulids
+from highwater.impl.codecs.index.messages import BlockMeta, Dataset, Truncate
+from highwater.impl.codecs.index.rows import Unit
+from highwater.impl.errors import StoreError
+from highwater.impl.index import units
+from highwater.impl.index.replicated import stamped
+from highwater.impl.node_world import NodeWorld
+from highwater.traces.protocols.metadata_fsm_calls import CALLS
+
+LATER_MS = 600  # a block that was acknowledged is added again after at most so long
+AHEAD_MS = (0, 0, 0, 0, 300, -60)  # of a writer's clock
+
+
+def block(ulid: str, level: int, tenant: str, data: tuple[str, ...]) -> Any:
+    """Return the metadata of a block with these data, each a dataset."""
+    table = ["", *dict.fromkeys(filter(None, (tenant, "writer", "kind", "cpu", *data)))]
+    made = BlockMeta(id=ulid, tenant=table.index(tenant), shard=SHARD, compaction_level=level, min_time=1000, max_time=2000,
+                     created_by=table.index("writer"), string_table=table)
+    for name in data:
+        made.datasets.append(Dataset(tenant=table.index(tenant), name=table.index(name), min_time=1000, max_time=2000,
+                                     labels=[1, table.index("kind"), table.index("cpu")]))
+    return made
+
+
+def new_block(actors: Actors, me: Client, world: NodeWorld, group: IndexGroup) -> Any:
+    """Make a block by the clock of its writer."""
+    group.number += 1
+    at_ms = world.clock.now_ms() + AHEAD_MS[actors.choose(me.sites["ahead"], len(AHEAD_MS))]
+    ulid = ulids.made(min(group.start_ms + at_ms * MS_OF_THE_INDEX, group.last_ms), b"\0" * 8 + group.number.to_bytes(2))
+    return block(ulid, 0, "", (f"d{group.number}",))
+
+
+async def writer(actors: Actors, client: Client, world: NodeWorld, number: int, group: IndexGroup) -> None:
+    me = Client(f"{client.name}/writer{number}", of=client)
+    group.busy[client.name] += 1
+    written = group.written[client.name]
+    while actors.left[client.name]:
+        actors.left[client.name] -= 1
+        await group.led(client.name, world)
+        if written and actors.choose(me.sites["again"], 3) == 0:
+            made = written[actors.choose(me.sites["which"], len(written))]
+        else:
+            made = new_block(actors, me, world, group)
+            await world.clock.sleep_ms(1 + actors.choose(me.sites["put"], 5))
+            group.put(me, made, "")
+            written.append(made)
+            if actors.choose(me.sites["forgets"], 8) == 0:
+                continue  # it is added later, or never
+        await add(actors, me, world, group, made)
+        await actors.pause(me, world)
+    for _ in range(actors.shape.retries if written else 0):
+        await world.clock.sleep_ms(1 + actors.choose(me.sites["later"], LATER_MS))
+        await add(actors, me, world, group, written[actors.choose(me.sites["which"], len(written))])
+    group.busy[client.name] -= 1
+
+
+async def add(actors: Actors, me: Client, world: NodeWorld, group: IndexGroup, made: Any) -> None:
+    """Add a block until there is an answer, or the writer gives up."""
+    while True:
+        assert me.of is not None
+        node = asked(actors, me, group, group.open[me.of.name][0].state.leader)
+        said = await said_by(CALLS, "add", world.clock.timeout(CALL_MS, actors.in_time(me, group.index(node).add(made))))
+        actors.tell(me, said.told, made.id.encode(), keys=said.keys)
+        if said.told == "added":
+            group.acknowledged.add(made.string_table[made.datasets[0].name])
+        if said.told in ("added", "refused") or actors.choose(me.sites["gives up"], 8) == 0:
+            return
+        await world.clock.sleep_ms(ELECTION_MS // 4)
+
+
+async def reader(actors: Actors, client: Client, world: NodeWorld, number: int, group: IndexGroup) -> None:
+    """Read writers' blocks, or results, at any node, while there is something to do."""
+    me = Client(f"{client.name}/reader{number}", of=client)
+    for _ in range(actors.shape.reads):
+        await actors.pause(me, world)
+        if not group.works():
+            return
+        of_results = actors.choose(me.sites["results"], 2)
+        several = group.results if of_results else [made.id for made in group.written[client.name]]
+        node, wanted = asked(actors, me, group, client.name), sorted({*several})
+        group.note(me.name, "asks", " ".join(wanted).encode())
+        call = group.index(node).get(TENANT if of_results else "", SHARD, wanted)
+        said = await said_by(CALLS, "get", world.clock.timeout(CALL_MS, actors.in_time(me, call)))
+        found = " ".join(one.id for one in said.value or ())
+        actors.tell(me, said.told, found.encode(), keys=said.keys)
+
+
+async def cleaner(actors: Actors, client: Client, world: NodeWorld, group: IndexGroup) -> None:
+    """Now and then drop a unit, as the leader shows it."""
+    me = Client(f"{client.name}/cleaner", of=client)
+    while group.truncations:
+        group.truncations -= 1
+        await world.clock.sleep_ms(1 + actors.choose(me.sites["pause"], LATER_MS))
+        node = asked(actors, me, group, group.open[client.name][0].state.leader)
+        try:
+            term, view = node.state.term, await world.clock.timeout(CALL_MS, node.read())
+            there = sorted({unit for unit, _ in units.visible(view)})
+            if not there:
+                continue
+            unit = there[actors.choose(me.sites["unit"], len(there))]
+            command = truncation(term, unit, units.times(view, unit))
+            if actors.choose(me.sites["late"], 3) == 0:
+                await world.clock.sleep_ms(1 + actors.choose(me.sites["later"], 2 * ELECTION_MS))
+                node = asked(actors, me, group, group.open[client.name][0].state.leader)
+            group.dropped.add(unit)
+            await world.clock.timeout(CALL_MS, group.served(node, node.propose(stamped(group.now_ns(node), command))))
+        except StoreError:
+            continue
+
+
+def truncation(term: int, unit: Unit, times: Any) -> Any:
+    """Return the command that drops a unit as it was read in a term."""
+    command = Truncate(term=term)
+    told = command.tombstones.add().shard
+    told.name = names.unit_tombstone_name(unit.partition, unit.tenant, unit.shard)
+    told.timestamp, told.duration = unit.partition.start_ns, unit.partition.length_s * 1_000_000_000
+    told.shard, told.tenant, told.unit_version = unit.shard, unit.tenant, times.version
+    return command

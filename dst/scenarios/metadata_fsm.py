@@ -1,0 +1,177 @@
+"""Simulate a metadata index on three nodes, with writers that add blocks again, workers that are slow or die, readers, and a
+cleaner that drops units, under faults of disks and network. In most runs the nodes make snapshots.
+
+The nodes are impl/raft's, and their machine is impl/index. traces/protocols/metadata_fsm.py judges each entry and each answer,
+and that all replicas have the same bytes. The clocks of the nodes differ, and those of the writers; one ms of a run is 30 s of
+the index. Once the faults have stopped, all that waits must be compacted, and all that was removed deleted.
+"""
+
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from highwater.dst.actors import Actors
+from highwater.dst.scenario import BaseShape, Draw, Scenario, rarely
+from highwater.dst.scenarios import raft
+from highwater.dst.scenarios.indexed.group import SHARD, TENANT, IndexGroup, production, recording
+from highwater.dst.scenarios.indexed.workers import Worker
+from highwater.dst.scenarios.indexed.writers import cleaner, reader, writer
+from highwater.dst.scenarios.raft import NEVER
+from highwater.dst.scenarios.replicated.group import group_of
+from highwater.dst.sim.kernel import Client
+from highwater.dst.world.node_faults import HARDWARE
+from highwater.impl.codecs.index import names
+from highwater.impl.codecs.index.partitions import WINDOW_S
+from highwater.impl.index import units
+from highwater.impl.index.config import Config, Level, S
+from highwater.impl.node_world import NodeWorld
+from highwater.impl.raft.node import Node
+from highwater.impl.raft.state import Config as RaftConfig
+from highwater.traces.event import Event
+from highwater.traces.protocols.indexed.log import IndexTrace
+from highwater.traces.protocols.metadata_fsm import (
+    BEFORE,
+    HORIZON_NS,
+    KEYS,
+    LEVELS,
+    START_S,
+    WINDOWS,
+    Trace,
+    constants,
+    refiner,
+)
+from highwater.traces.refine import Failure, refiner_of
+
+DISK_LIMIT_MS, ELECTION_TICKS, HEARTBEAT_TICKS = 300, 9, 4
+CONFIG = Config(horizon_ns=HORIZON_NS, delay_ns=7_000 * S, lease_ns=15_000 * S, failures=1, retry_failed_ns=2_000 * S, jobs=3,
+                levels=(Level(2, 2_000 * S), Level(2, 3_000 * S)), tombstones=2, hand_outs=2)
+assert len(CONFIG.levels) == LEVELS
+MOST_BLOCKS = 9
+
+
+@dataclass(frozen=True)
+class Shape(BaseShape):
+    """The size of a run, drawn from its seed unless given."""
+
+    servers: int = 3
+    adds: int = 3  # of the writers of each server
+    retries: int = 2  # long after the last add, of each writer
+    writers: int = 1  # of each server
+    readers: int = 1
+    reads: int = 4  # of a reader in one life of its server
+    workers: int = 1
+    poll_ms: int = 150  # between two polls of a worker, at most
+    truncations: int = 0  # that the cleaner asks for
+    jobs: int = 3  # at most
+    transfers: int = 0  # of leadership, that an operator asks for
+    stalls: bool = True  # the node that serves a poll may stall, and plans may be proposed again
+    deletes: bool = True  # workers delete what tombstones name
+    snapshot_entries: int = 0  # applied between two snapshots; 0: none is made
+    keep_entries: int = 2  # stay in the log before a snapshot
+    segment_bytes: int = 4_000
+    hardware: str = "usual"  # name of a Hardware in dst/world/node_faults.py
+    pause_ms: int = 40  # between two operations of a writer or reader, at most
+
+
+MOST = {"servers": 3, "adds": 3, "writers": 2, "readers": 2, "workers": 2, "retries": 2, "truncations": 3}
+
+
+def draw_shape(of: Draw) -> Shape:
+    return Shape.drawn(of, adds=(3, 2), retries=(2, 1), workers=(1, 1, 2), poll_ms=(150, 80), truncations=(0, 1, 2),
+                       jobs=(3, 2), transfers=(0, 0, 3), snapshot_entries=(12, 0, 30), keep_entries=(2, 0),
+                       skew_ms=(0, 0, 300), hardware=("usual",), pause_ms=(40, 1, 80),
+                       chaos=(30, 45, 10))
+
+
+def length(shape: Shape) -> int:
+    return shape.servers * (200 + 60 * shape.adds)
+
+
+def trace_of(shape: Shape) -> IndexTrace:
+    return Trace(refiner_of(refiner, constants(MOST_BLOCKS)), KEYS, shape.skew_ms)
+
+
+def options_of(shape: Any) -> raft.Options:
+    config = RaftConfig(election_ticks=ELECTION_TICKS, heartbeat_ticks=HEARTBEAT_TICKS)
+    return raft.Options(config, raft.TICK_MS, DISK_LIMIT_MS, read_retry_ms=150,
+                        snapshot_entries=shape.snapshot_entries or NEVER, keep_entries=shape.keep_entries,
+                        segment_bytes=shape.segment_bytes, chunk_bytes=2_000, fetch_retry_ms=60)
+
+
+class FsmGroup(IndexGroup):
+    """The nodes of one run."""
+
+    start_ms = START_S * 1000
+    last_ms = (START_S + (WINDOWS - BEFORE) * WINDOW_S) * 1000 - 1
+
+    def __init__(self, actors: Actors):
+        super().__init__(actors)
+        self.config = CONFIG._replace(jobs=actors.shape.jobs)
+
+
+def callers(actors: Actors, client: Client, world: NodeWorld, number: int) -> dict[str, Coroutine[Any, Any, None]]:
+    """Return the callers of one server, by their names."""
+    group, shape = group_of(actors, FsmGroup), actors.shape
+    impl = actors.build(world, shape, number)
+    works = {f"writer{n}": writer(actors, client, world, n, group) for n in range(shape.writers)}
+    works |= {f"reader{n}": reader(actors, client, world, n, group) for n in range(shape.readers)}
+    works |= {f"worker{n}": Worker(actors, client, world, n, group, impl).work() for n in range(shape.workers)}
+    works |= {"cleaner": cleaner(actors, client, world, group)} if number == 0 and group.truncations else {}
+    return works
+
+
+async def server(actors: Actors, client: Client, world: NodeWorld, number: int) -> None:
+    group = group_of(actors, FsmGroup)
+    group.serving.pop(client.name, None)
+    machine = recording(group, client, actors.build(world, actors.shape, number).machine(group.config))
+    await raft.server(actors, client, world, number, options=options_of, machine=machine, work=callers)
+    await group.end_calls(client.name)
+
+
+def final_check(actors: Actors, events: list[Event]) -> None:
+    """Check that what was acknowledged is there once, unless it was dropped, and that objects are there as they must."""
+    group = group_of(actors, FsmGroup)
+    view: Any = group.final
+    there = {(unit, ulid): units.get(view, unit.tenant, unit.shard, [ulid])[0] for unit, ulid in units.visible(view)}
+    counts = Counter(one.string_table[part.name] for one in there.values() for part in one.datasets)
+    if twice := sorted(name for name, count in counts.items() if count > 1):
+        raise Failure("safety", "history:twice", f"{', '.join(twice)} is in two visible blocks")
+    lost = sorted(group.acknowledged - counts.keys())
+    if lost and not group.dropped:
+        raise Failure("safety", "history:lost", f"{', '.join(lost)} was acknowledged, and is in no visible block")
+    paths = {names.block_path(SHARD, unit.tenant, ulid, one.compaction_level) for (unit, ulid), one in there.items()}
+    if gone := sorted(paths - group.objects.keys()):
+        raise Failure("safety", "history:dangling", f"{', '.join(gone)} is visible, and its object is gone")
+    known = {*group.results, *(made.id for several in group.written.values() for made in several)}
+    assert {ulid for _, ulid in there} <= known and TENANT
+
+
+def moments_of(events: list[Event], shape: Shape) -> set[str]:
+    return set()
+
+
+SCENARIO = Scenario(
+    stem="metadata_fsm",
+    shape=Shape,
+    draw_shape=draw_shape,
+    roles={"Server": ("servers", "adds")},
+    most=MOST,
+    mildest=Shape(pause_ms=1, readers=0, stalls=False, audit=False),
+    tiny=Shape(adds=1, retries=0, readers=0, stalls=False, pause_ms=1, audit=False),
+    length=length,
+    production=production,
+    work={"Server": server},
+    audit=(),
+    trace_of=trace_of,
+    final_check=final_check,
+    told=("added", "refused", "invalid", "failed", "unknown", "read", "not read", "polled", "not polled", "perhaps polled",
+          "overdue", "confirmed", "not confirmed", "perhaps confirmed", "transferred", "not transferred"),
+    waits_ms=lambda shape: (shape.pause_ms, ELECTION_TICKS * raft.TICK_MS, DISK_LIMIT_MS),
+    moments_of=moments_of,
+    nodes=("Server",),
+    hardware=lambda shape: HARDWARE[shape.hardware],
+    rare=rarely(),
+    may_retire=lambda shape: (shape.servers - 1) // 2,
+    cost={},
+)

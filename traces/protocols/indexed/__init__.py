@@ -1,0 +1,1 @@
+"""What the mappings of the two protocols of a metadata index share."""

@@ -1,0 +1,66 @@
+"""The answers that each call of impl/index/library.py may give, and what is true then."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from highwater.traces.calls import NONE, Answer, Calls, Claim, definite, indefinite, returns
+from highwater.traces.protocols import raft_calls
+
+AGAIN = "ask the leader, or another node"
+STOPPED = "the node stopped meanwhile"
+LATE = "the caller's time was over"
+
+
+def of_nodes(failed: str, unknown: str, again: str, update: bool = True) -> dict[str, Answer]:
+    """Return the answers that a node gives if an entry does not go through."""
+    none = () if update else (NONE,)
+    return {
+        "NotLeader": definite(failed, AGAIN, *none),
+        "TooLarge": definite(failed, "the entry is larger than the group takes", *none),
+        "QueueFull": definite(failed, "too many entries wait: call again later", *none),
+        "NotRunning": definite(failed, "the node had stopped, and proposed nothing: " + AGAIN, *none),
+        "LeadershipLost": indefinite(unknown, "a later leader commits the entry, or never does: " + again, *none),
+        "NodeStopped": indefinite(unknown, f"{STOPPED}: {again}", *none),
+        "TimedOut": indefinite(unknown, f"{LATE}: {again}", *none),
+    }
+
+
+SAME = "add the block again, which changes nothing if it is there"
+POLL = "report again; a job that was assigned goes to another worker once its lease is over"
+CALLS: Calls = {
+    "add": {
+        "NoneType": returns("added", "the block was visible, so it is, or what it was compacted to, or retention has dropped it"),
+        "InvalidArgument": definite("invalid", "the metadata is refused, and the message says why"),
+        "TooLate": definite("refused", "the block is older than the horizon, or retention has dropped its unit: keep it aside"),
+        **of_nodes("failed", "unknown", SAME),
+    },
+    "get": {
+        "list": returns("read", "the blocks of these that were there at some moment of the call", update=NONE),
+        "InvalidUlid": definite("not read", "a ULID is none", NONE),
+        "NotLeader": definite("not read", "no leader is known, or it has changed: call again", NONE),
+        "NotRunning": definite("not read", "the node had stopped: " + AGAIN, NONE),
+        "NodeStopped": indefinite("not read", f"{STOPPED}: {AGAIN}", NONE),
+        "TimedOut": indefinite("not read", f"{LATE}: call again", NONE),
+    },
+    "poll": {
+        "PollCompactionJobsResponse": returns("polled", "the reports that still counted have had their effect; the jobs are this worker's for the "
+                                "time of the lease", update=NONE),
+        "InvalidArgument": definite("not polled", "a result has a block that is refused, and the message says why", NONE),
+        "PollAgain": definite("not polled", "the leader has changed between the two entries: " + POLL, NONE),
+        **of_nodes("not polled", "perhaps polled", POLL, update=False),
+    },
+    "overdue": {
+        "list": returns("overdue", "the tombstones whose objects the caller deletes and then confirms", update=NONE),
+        "NotLeader": definite("not read", "no leader is known, or it has changed: call again", NONE),
+        "NotRunning": definite("not read", "the node had stopped: " + AGAIN, NONE),
+        "NodeStopped": indefinite("not read", f"{STOPPED}: {AGAIN}", NONE),
+        "TimedOut": indefinite("not read", f"{LATE}: call again", NONE),
+    },
+    "confirm": {
+        "NoneType": returns("confirmed", "the index forgets these tombstones, if they were due", update=NONE),
+        "PollAgain": definite("not confirmed", "the leader has changed between the two entries: confirm again", NONE),
+        **of_nodes("not confirmed", "perhaps confirmed", "confirm again", update=False),
+    },
+}
+CALLS = {**CALLS, "transfer": raft_calls.CALLS["transfer"]}  # an operator's
+JUDGES: Mapping[str, Claim] = MappingProxyType({})
