@@ -34,7 +34,7 @@ from highwater.traces.refine import Refiner
 from highwater.traces.trace import refiner_without_witnesses
 
 START_S = 1_750_399_200  # 2025-06-20T06:00Z, where a partition begins
-HORIZON_NS = 6_000 * 1_000_000_000
+HORIZON_NS = 9_000 * 1_000_000_000
 WINDOWS, BEFORE = 12, 2  # windows of time that a trace may have, and how many of them may be before its start
 LEVELS = 2  # of which blocks are compacted
 LEASES = 6  # that are valid at once: as many as the index has jobs at most, and some

@@ -29,7 +29,7 @@ from highwater.traces.event import Event
 from highwater.traces.protocols.indexed.log import Told, body_of, digest_of_rows
 from highwater.traces.refine import Failure
 
-MS_OF_THE_INDEX = 30_000  # that one ms of the run is by the clocks of the index: its windows of time are of hours
+MS_OF_THE_INDEX = 45_000  # that one ms of the run is by the clocks of the index: its windows of time are of hours
 PATIENCE_TICKS = 20
 SHARD, TENANT = 1, "t"  # of everything, and of results
 

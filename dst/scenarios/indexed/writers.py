@@ -20,8 +20,9 @@ from highwater.impl.index.replicated import stamped
 from highwater.impl.node_world import NodeWorld
 from highwater.traces.protocols.metadata_fsm_calls import CALLS
 
-LATER_MS = 600  # a block that was acknowledged is added again after at most so long
-AHEAD_MS = (0, 0, 0, 0, 300, -60)  # of a writer's clock
+LATER_MS = 500  # a block that was acknowledged is added again after at most so long
+CLEANER_MS = 400  # between two commands of the cleaner, at most
+AHEAD_MS = (0, 0, 0, 500, 1_500, -150)  # of a writer's clock
 
 
 def block(ulid: str, level: int, tenant: str, data: tuple[str, ...]) -> Any:
@@ -103,7 +104,7 @@ async def cleaner(actors: Actors, client: Client, world: NodeWorld, group: Index
     me = Client(f"{client.name}/cleaner", of=client)
     while group.truncations:
         group.truncations -= 1
-        await world.clock.sleep_ms(1 + actors.choose(me.sites["pause"], LATER_MS))
+        await world.clock.sleep_ms(1 + actors.choose(me.sites["pause"], CLEANER_MS))
         node = asked(actors, me, group, group.open[client.name][0].state.leader)
         try:
             term, view = node.state.term, await world.clock.timeout(CALL_MS, node.read())
