@@ -6,27 +6,24 @@ and that all replicas have the same bytes. The clocks of the nodes differ, and t
 the index. Once the faults have stopped, all that waits must be compacted, and all that was removed deleted.
 """
 
-from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from highwater.dst.actors import Actors
 from highwater.dst.scenario import BaseShape, Draw, Scenario, rarely
 from highwater.dst.scenarios import raft
-from highwater.dst.scenarios.indexed.group import SHARD, TENANT, IndexGroup, production, recording
+from highwater.dst.scenarios.indexed import end
+from highwater.dst.scenarios.indexed.group import IndexGroup, production, recording
 from highwater.dst.scenarios.indexed.workers import Worker
 from highwater.dst.scenarios.indexed.writers import cleaner, reader, writer
 from highwater.dst.scenarios.raft import NEVER
 from highwater.dst.scenarios.replicated.group import group_of
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.node_faults import HARDWARE
-from highwater.impl.codecs.index import names
 from highwater.impl.codecs.index.partitions import WINDOW_S
-from highwater.impl.index import units
 from highwater.impl.index.config import Config, Level, S
 from highwater.impl.node_world import NodeWorld
-from highwater.impl.raft.node import Node
 from highwater.impl.raft.state import Config as RaftConfig
 from highwater.traces.event import Event
 from highwater.traces.protocols.indexed.log import IndexTrace
@@ -41,7 +38,7 @@ from highwater.traces.protocols.metadata_fsm import (
     constants,
     refiner,
 )
-from highwater.traces.refine import Failure, refiner_of
+from highwater.traces.refine import refiner_of
 
 DISK_LIMIT_MS, ELECTION_TICKS, HEARTBEAT_TICKS = 300, 9, 4
 CONFIG = Config(horizon_ns=HORIZON_NS, delay_ns=10_500 * S, lease_ns=22_000 * S, failures=1, retry_failed_ns=3_000 * S, jobs=3,
@@ -54,6 +51,8 @@ MOST_BLOCKS = 9
 class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
 
+    bad: ClassVar[int] = 0  # blocks that nobody can compact
+    reports_first: ClassVar[bool] = False  # a worker reports before it does anything
     servers: int = 3
     adds: int = 3  # of the writers of each server
     retries: int = 2  # long after the last add, of each writer
@@ -112,7 +111,7 @@ class FsmGroup(IndexGroup):
 
 def callers(actors: Actors, client: Client, world: NodeWorld, number: int) -> dict[str, Coroutine[Any, Any, None]]:
     """Return the callers of one server, by their names."""
-    group, shape = group_of(actors, FsmGroup), actors.shape
+    group, shape = group_of(actors, IndexGroup), actors.shape
     impl = actors.build(world, shape, number)
     works = {f"writer{n}": writer(actors, client, world, n, group) for n in range(shape.writers)}
     works |= {f"reader{n}": reader(actors, client, world, n, group) for n in range(shape.readers)}
@@ -121,8 +120,9 @@ def callers(actors: Actors, client: Client, world: NodeWorld, number: int) -> di
     return works
 
 
-async def server(actors: Actors, client: Client, world: NodeWorld, number: int) -> None:
-    group = group_of(actors, FsmGroup)
+async def server(actors: Actors, client: Client, world: NodeWorld, number: int, of: type[IndexGroup] = FsmGroup) -> None:
+    """Open a node of an index, and serve its callers. `of`: the class of the run's group."""
+    group = group_of(actors, of)
     group.serving.pop(client.name, None)
     machine = recording(group, client, actors.build(world, actors.shape, number).machine(group.config))
     await raft.server(actors, client, world, number, options=options_of, machine=machine, work=callers)
@@ -130,21 +130,7 @@ async def server(actors: Actors, client: Client, world: NodeWorld, number: int) 
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
-    """Check that what was acknowledged is there once, unless it was dropped, and that objects are there as they must."""
-    group = group_of(actors, FsmGroup)
-    view: Any = group.final
-    there = {(unit, ulid): units.get(view, unit.tenant, unit.shard, [ulid])[0] for unit, ulid in units.visible(view)}
-    counts = Counter(one.string_table[part.name] for one in there.values() for part in one.datasets)
-    if twice := sorted(name for name, count in counts.items() if count > 1):
-        raise Failure("safety", "history:twice", f"{', '.join(twice)} is in two visible blocks")
-    lost = sorted(group.acknowledged - counts.keys())
-    if lost and not group.dropped:
-        raise Failure("safety", "history:lost", f"{', '.join(lost)} was acknowledged, and is in no visible block")
-    paths = {names.block_path(SHARD, unit.tenant, ulid, one.compaction_level) for (unit, ulid), one in there.items()}
-    if gone := sorted(paths - group.objects.keys()):
-        raise Failure("safety", "history:dangling", f"{', '.join(gone)} is visible, and its object is gone")
-    known = {*group.results, *(made.id for several in group.written.values() for made in several)}
-    assert {ulid for _, ulid in there} <= known and TENANT
+    end.check(group_of(actors, IndexGroup))
 
 
 def moments_of(events: list[Event], shape: Shape) -> set[str]:

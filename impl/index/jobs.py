@@ -1,8 +1,8 @@
 """Safety: a job has one result. A worker whose lease went to another one changes nothing, nor does a job that is gone.
 
 Liveness: while workers report, every job ends. A lease that ends without a result counts as a failure only if its worker has
-reported once, because the answer that assigned it may be lost. A job with too many failures goes last, and is tried again
-later. It is evicted if the jobs are at their limit; its sources then wait in the queue again.
+reported once, because the answer that assigned it may be lost. A job with too many failures goes last. It is tried again
+after a pause in which there was a poll. It is evicted if the jobs are at their limit; its sources then wait in the queue again.
 """
 
 from collections.abc import Iterator
@@ -64,8 +64,8 @@ def has_failed(job: Any, now_ns: int, config: Config) -> bool:
 
 def may_assign(job: Any, now_ns: int, config: Config) -> bool:
     """Return whether a worker may have the job now."""
-    return is_free(job, now_ns) and (
-        not has_failed(job, now_ns, config) or job.lease_expires_at + config.retry_failed_ns <= now_ns)
+    return is_free(job, now_ns) and (not has_failed(job, now_ns, config) or (
+        job.paused and job.lease_expires_at + config.retry_failed_ns <= now_ns))
 
 
 def may_evict(job: Any, now_ns: int, config: Config) -> bool:
@@ -81,7 +81,7 @@ def in_order(several: list[Any], now_ns: int, config: Config) -> list[Any]:
 def assigned(job: Any, token: int, now_ns: int, config: Config) -> Any:
     """Return the state of a job once a worker gets it."""
     new = copied(job)
-    new.failures, new.heard = failures(job, now_ns), False
+    new.failures, new.heard, new.paused = failures(job, now_ns), False, False
     new.status, new.token, new.lease_expires_at = IN_PROGRESS, token, now_ns + config.lease_ns
     return new
 
@@ -89,7 +89,14 @@ def assigned(job: Any, token: int, now_ns: int, config: Config) -> Any:
 def reported(job: Any, now_ns: int, config: Config) -> Any:
     """Return the state of a job once its worker has reported that it goes on."""
     new = copied(job)
-    new.heard, new.lease_expires_at = True, now_ns + config.lease_ns
+    new.heard, new.paused, new.lease_expires_at = True, False, now_ns + config.lease_ns
+    return new
+
+
+def paused(job: Any) -> Any:
+    """Return the state of a failed job once there was a poll that could have given it up."""
+    new = copied(job)
+    new.paused = True
     return new
 
 

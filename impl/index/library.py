@@ -144,6 +144,6 @@ def response_of(done: Any) -> Any:
         plan = part.plan
         response.compaction_jobs.add(name=plan.name, shard=plan.shard, tenant=plan.tenant, tombstones=plan.tombstones,
                                      compaction_level=plan.compaction_level, source_blocks=plan.source_blocks)
-    for part in (*done.assigned_jobs, *done.updated_jobs):
+    for part in (*done.assigned_jobs, *(part for part in done.updated_jobs if not part.state.paused)):
         response.assignments.add(name=part.state.name, token=part.state.token, lease_expires_at=part.state.lease_expires_at)
     return response

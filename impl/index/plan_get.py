@@ -27,6 +27,11 @@ def plan_of(rows: Rows, request: Any, index: int, now_ns: int, config: Config) -
     busy = renewed | {one.state.name for one in update.assigned_jobs}
     _new_jobs(rows, update, [job for job in there if job.name not in busy], len(there),
               request.assign_jobs_max, now_ns, config)
+    if request.assign_jobs_max:
+        gone = busy | {one.state.name for one in update.evicted_jobs}
+        for job in there:
+            if job.name not in gone and not job.paused and jobs.may_evict(job, now_ns, config):
+                update.updated_jobs.add().state.CopyFrom(jobs.paused(job))
     return update
 
 

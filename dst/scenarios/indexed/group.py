@@ -75,6 +75,7 @@ class IndexGroup(Group):
         self.marks: dict[int, None] = {}  # indexes that some node has applied
         self.turns: dict[Node, Signal | None] = {}  # node -> its poll that is under way
         self.truncations: int = actors.shape.truncations  # that the cleaner still makes
+        self.bad: set[str] = set()  # ULIDs of blocks that nobody can compact
         self.number = 0  # of blocks that were made
         self.calls = 0  # that nodes have served
         self.serving: dict[str, list[Any]] = {}  # server -> the calls of its present life

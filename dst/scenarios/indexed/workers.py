@@ -84,7 +84,9 @@ class Worker:
     async def poll(self, request: Any) -> Said:
         node = self.leader()
         call = self.group.served(node, Stalling(self.group, node, self.me).poll(request))
-        return self.told(await said_by(CALLS, "poll", self.world.clock.timeout(POLL_MS, self.actors.in_time(self.me, call))))
+        said = await said_by(CALLS, "poll", self.world.clock.timeout(POLL_MS, self.actors.in_time(self.me, call)))
+        given = said.value.assignments[0] if said.told == "polled" and said.value.compaction_jobs else None
+        return self.told(said, f"{given.name} {given.token}" if given else "")
 
     async def propose_again(self) -> None:
         """Propose a plan that was made before."""
@@ -101,13 +103,15 @@ class Worker:
         """Do a job, or die of it. `token` names the lease."""
         if self.group.works() and self.chance("dies", 10):
             return
-        if self.chance("reports", 2) and not await self.goes_on(job, token):
+        if (self.actors.shape.reports_first or self.chance("reports", 2)) and not await self.goes_on(job, token):
             return
         await self.wait("reads", 10)
         paths = [names.block_path(SHARD, job.tenant, ulid, job.compaction_level) for ulid in job.source_blocks]
         sources = [self.group.objects.get(path) for path in paths]
         if None in sources:
             return  # they are compacted, or dropped, and deleted
+        if self.group.bad.intersection(job.source_blocks):
+            return  # whoever compacts it dies of it
         made = self.compacted(job, sources)
         if self.group.works() and self.chance("is slow", 6):
             await self.wait("slow", SLOW_MS)

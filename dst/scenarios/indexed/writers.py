@@ -41,6 +41,8 @@ def new_block(actors: Actors, me: Client, world: NodeWorld, group: IndexGroup) -
     group.number += 1
     at_ms = world.clock.now_ms() + AHEAD_MS[actors.choose(me.sites["ahead"], len(AHEAD_MS))]
     ulid = ulids.made(min(group.start_ms + at_ms * MS_OF_THE_INDEX, group.last_ms), b"\0" * 8 + group.number.to_bytes(2))
+    if group.number <= actors.shape.bad:
+        group.bad.add(ulid)
     return block(ulid, 0, "", (f"d{group.number}",))
 
 

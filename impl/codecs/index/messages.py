@@ -70,9 +70,10 @@ MESSAGES = {  # name -> fields: number, type (* is repeated), name
     "UpdatedCompactionJob": "1 CompactionJobState state",
     "CompletedCompactionJob": "1 CompactionJobState state, 2 CompactedBlocks compacted_blocks",
     "EvictedCompactionJob": "1 CompactionJobState state",
-    # ns. Ours: whether a worker has reported that it has this assignment
+    # ns. Ours: whether a worker has reported that it has this assignment, and whether there was a poll since the job has failed
     "CompactionJobState": "1 string name, 2 uint32 compaction_level, 3 CompactionJobStatus status, 4 uint64 token, "
-                          "5 int64 lease_expires_at, 6 int64 added_at, 7 uint32 failures, 100 bool heard",
+                          "5 int64 lease_expires_at, 6 int64 added_at, 7 uint32 failures, 100 bool heard, "
+                          "101 bool paused",
     "CompactionJobPlan": "1 string name, 2 string tenant, 3 uint32 shard, 4 uint32 compaction_level, 5 *string source_blocks, "
                          "6 *Tombstones tombstones",
     "TruncateIndexRequest": "1 uint64 term, 2 *Tombstones tombstones",
