@@ -52,7 +52,8 @@ class QueueGroup(IndexGroup):
     """The nodes of one run."""
 
     start_ms, last_ms = START_S * 1000, 1 << 47
-    config = CONFIG._replace(levels=(Level(1, S),), jobs=JOBS, failures=FAILURES, retry_failed_ns=9_000 * S)
+    config = CONFIG._replace(levels=(Level(1, S),), jobs=JOBS, failures=FAILURES, lease_ns=13_500 * S,
+                             retry_failed_ns=9_000 * S)
 
     def is_idle(self, rows: Rows) -> bool:
         """Tell whether no block is left but those that nobody can compact."""

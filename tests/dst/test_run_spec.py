@@ -16,8 +16,8 @@ def test_a_scenario_is_found(protocol, scenario, stem):
 
 
 @pytest.mark.parametrize("protocol, scenario, says", [
-    ("nothing", None, "no protocol 'nothing'; there are: baseline, checkpoints, clones, consistent_read, database_gc, "),
-    (None, "nothing", "no scenario 'nothing'; there are: baseline, checkpoints, clones, consistent_read, database_clones, "),
+    ("nothing", None, "no protocol 'nothing'; there are: baseline, checkpoints, clones, compaction_queue, consistent_read, "),
+    (None, "nothing", "no scenario 'nothing'; there are: baseline, checkpoints, clones, compaction_queue, consistent_read, "),
     ("log_gc", "nothing", "there is no scenario 'nothing'"),
     ("known_latest", None, f"--protocol {DEFAULT} --scenario known_latest"),
     ("log_gc", "known_latest", f"is not a scenario of log_gc, but of {DEFAULT}; log_gc has: log_gc")])

@@ -101,11 +101,11 @@ class Story:
         self.objects.add(names.block_path(made.shard, tenant, made.id, made.compaction_level))
         return CompactedBlocks(source_blocks={"blocks": plan.source_blocks}, new_blocks=[made])
 
-    def finish(self, given: Any, deleted: bool = True, result: Any = None) -> Any:
-        """Do an assigned job and report it; with `deleted` also what its tombstones name."""
+    def finish(self, given: Any, deleted: bool = True, result: Any = None, capacity: int = 0) -> Any:
+        """Do an assigned job and report it; with `deleted` also what its tombstones name. Nobody hears of further jobs."""
         result = result or self.result(given.plan)
         keys = self.delete(given.plan.tombstones) if deleted else ()
-        return self.poll((success(given),), 0, keys, {given.state.name: result})
+        return self.poll((success(given),), capacity, keys, {given.state.name: result})
 
     def delete(self, several: Any) -> tuple[Any, ...]:
         """Delete what tombstones name; return their keys."""

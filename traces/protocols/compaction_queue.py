@@ -105,7 +105,9 @@ class Trace(IndexTrace):
         told |= {part.state.name for part in done.updated_jobs if not part.state.paused}
         for name, job in before.jobs.items():
             if job.status == IN_PROGRESS and job.lease_expires_at <= self.planned_ns and name not in told:
-                me = self.workers[name, job.token]
+                me = self.workers.get((name, job.token))
+                if me is None:
+                    raise self._refused("Worker.Stall", f"{name} is of a worker that has it no more in the model")
                 self.refiner.event(me, (0, 0, me, "Stall"), may_be_over)
         me = self._idle()
         self._do("Poll", me=me, or_stays=True)
@@ -130,6 +132,8 @@ class Trace(IndexTrace):
 
     def _compare(self, after: Shown) -> None:
         """Keep the states that show what the index shows. Raises Failure if none does."""
+        if without := after.jobs.keys() - after.plans.keys():
+            raise self._refused("index.jobs", f"job {min(without)} has no plan")
         jobs = tuple((self.batches[after.plans[name].source_blocks[0]], job.status == IN_PROGRESS, job.heard,
                       min(job.failures, FAILURES)) for name, job in sorted(after.jobs.items(), key=planned))
         queue = tuple(self.batches[one.ulid] for one in after.waiting)

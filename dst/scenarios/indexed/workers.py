@@ -23,7 +23,7 @@ from highwater.impl.raft.node import Node
 from highwater.traces.protocols.metadata_fsm_calls import CALLS
 
 POLL_MS = 2 * CALL_MS
-SLOW_MS = 600  # a slow worker takes at most so long
+SLOW_MS = 800  # a slow worker takes at most so long
 KEPT = 6  # plans that may be proposed once more
 
 
@@ -119,6 +119,8 @@ class Worker:
         self.group.results.append(made.id)
         if self.group.works() and self.chance("is late", 6):
             await self.wait("late", SLOW_MS)
+            if self.chance("reports again", 3) and not await self.goes_on(job, token):
+                return
         await self.wait("writes", 10)
         await self.ends(job, token, made)
 

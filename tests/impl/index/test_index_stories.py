@@ -687,7 +687,7 @@ def test_the_bytes_of_a_state_stay_as_they_are():
     kinds = {key[0] for key, _ in story.content()} | {rows.APPLIED[0], rows.CLOCK[0]}
     assert kinds == set(range(1, 11)) - {rows.GONE[0]}
     assert sha256(story.machine.dump()).hexdigest() == (
-        "9081f01f9e6d6964f79a880e54a16b32cd1850575e70ba292e3a2f10bbc23236")
+        "f65cefabcc10d5bd9261723cd0964427e27c504a607e9aad4453ae35a76ddfbc")
     written = bytes.fromhex(
         "48574958000000010000002400000000000000050000000000000002000000020000000000000001000000000000000300000000000000"
         "2128b52ffd203bc50000800000000161000000013162000000283202007055b0162400000000000000028d16c632")

@@ -61,7 +61,7 @@ class Walk(Story):
 
     def work(self):
         """A worker polls; its answer may be lost."""
-        done = self.poll(capacity=self.chance.randrange(3))
+        done = self.poll(capacity=self.chance.choice([0, 1, 1, 2, 2]))
         if self.chance.randrange(5):
             self.working += done.assigned_jobs
 
@@ -80,10 +80,10 @@ class Walk(Story):
                 assert not (has_lost_it and done.updated_jobs), "who has lost its job renews it"
                 self.working.append(given)
             case 3:
-                plan = self.get_plan((success(given),), 0)
+                plan = self.get_plan((success(given),), self.chance.randrange(3))
                 self.plans_kept.append((plan, {given.state.name: self.result(given.plan)}, self.term))
             case _:
-                done = self.finish(given, deleted=bool(self.chance.randrange(3)))
+                done = self.finish(given, bool(self.chance.randrange(3)), capacity=self.chance.randrange(2))
                 assert not (has_lost_it and done.completed_jobs), "who has lost its job ends it"
                 if not self.chance.randrange(4):
                     self.finish(given)
