@@ -52,6 +52,8 @@ MACHINERY = (
     Allowed("traces/store.py", "cache", "span", PURE),
     Allowed("traces/recorded/access_log.py", "time", "from datetime import datetime", "reads the times in a log; in no run"),
     Allowed("traces/event.py", "cache", "MARKS", PURE),
+    Allowed("traces/protocols/indexed/rows.py", "cache", "lru_cache(KEPT) message", "of bytes; nobody changes it"),
+    Allowed("traces/protocols/indexed/rows.py", "cache", "lru_cache(KEPT) unit_and_rest", PURE),
     Allowed("traces/event.py", "cache", "range_of", PURE),
     Allowed("traces/explain/explain.py", "frames", "failing, error", "told once, after the run"),
     Allowed("traces/histories/history.py", "cache", "updates_in", PURE),

@@ -39,9 +39,9 @@ class Shape(metadata_fsm.Shape):
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape.drawn(of, bad=(0, 1, 2, 3), adds=(3, 2), retries=(0, 1), workers=(1, 1, 2), poll_ms=(100, 60), transfers=(0, 2),
-                       snapshot_entries=(12, 0, 30), keep_entries=(2, 0), skew_ms=(0, 300), hardware=("usual",),
-                       pause_ms=(40, 1, 80), chaos=(30, 45, 10))
+    return Shape.drawn(of, bad=(0, 1, 2, 3), adds=(3, 2), retries=(0, 1), workers=(1, 1, 2), poll_ms=(100, 60),
+                       transfers=(0, 2), snapshot_entries=(12, 0, 30), keep_entries=(2, 0), skew_ms=(0, 300),
+                       hardware=("usual",), pause_ms=(40, 1, 80), chaos=(30, 45, 10))
 
 
 def trace_of(shape: Shape) -> Trace:

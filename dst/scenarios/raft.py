@@ -104,7 +104,8 @@ def options_of(shape: Shape) -> Options:
 
 
 async def server(actors: Actors, client: Client, world: NodeWorld, number: int, read: Reading | None = None,
-                 options: Callable[[Any], Options] = options_of, machine: Machine = MACHINE, work: Callers | None = None) -> None:
+                 options: Callable[[Any], Options] = options_of, machine: Machine = MACHINE,
+                 work: Callers | None = None) -> None:
     """Open a node, serve its callers, and close it when the work of all is done. After an error of its disk the process ends.
     `read`: how a caller reads once; None: `read_in_time`. `work`: makes other callers than those who propose and read.
     """

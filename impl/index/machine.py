@@ -1,8 +1,8 @@
 """Safety: the state after an entry depends on the state before it and on the entry only, so replicas have equal bytes.
 
-`apply` knows no clock: the time is the entry's, which its leader has stamped, and is later than that of the entry before. The index of the last
-applied entry is written in the same transaction as what the entry changes. So an entry is applied once, wherever a node
-crashes.
+`apply` knows no clock: the time is the entry's, which its leader has stamped. It is always later than that of the entry before.
+The index of the last applied entry is written in the same transaction as what the entry changes. So an entry is applied once,
+wherever a node crashes.
 """
 
 from typing import Any, NamedTuple

@@ -26,6 +26,10 @@ UNSAID = {  # errors that no table has -> why
     "TaskCancelled": "of a task, which no call returns", "Unpinned": "caught where it is raised, and the job pinned anew",
     **dict.fromkeys(("FolderRefused", "Damaged", "OtherNode", "OtherVersion"), "a Raft node does not start in such a folder"),
     "Malformed": "of a message, which a node drops",
+    "ConfigRefused": "an index does not open with such numbers", "EntryMissing": "of a machine that Raft does not drive",
+    "InvalidKey": "of an ordered store: rows have no such keys", "UnknownEntry": "of an entry of a newer release",
+    **dict.fromkeys(("DamagedMessage", "DamagedRow", "DamagedFooter", "DamagedSnapshot"), "of bytes that no index has written"),
+    **dict.fromkeys(("InvalidPartition", "MalformedLabels", "UnknownString"), "of a block: it is raised as InvalidArgument"),
     "BeyondEnd": "of a range, and only reads of SSTs ask for ranges",
     "Undecodable": "of a codec: it is raised as one of its kinds, such as InvalidManifest",
 }
@@ -38,10 +42,11 @@ ALSO = {  # protocol -> modules whose errors its table has, too
     "db_reader": ("db_reader_view", "checkpoints", "database_gc"),
     "clones": ("clones_manifest", "checkpoints", "destroy_mark"),
     "checkpoints": ("destroy_mark",), "destroy": ("checkpoints", "destroy_mark"),
-    **dict.fromkeys(("raft", "consistent_read", "log_snapshot"), ("raft_faults",)),
+    **dict.fromkeys(("raft", "consistent_read", "log_snapshot", "metadata_fsm", "compaction_queue"), ("raft_faults",)),
 }
 ROOMS = {  # of what is not in impl/protocols
-    **dict.fromkeys(("raft", "consistent_read", "log_snapshot"), "raft.node"), "raft_faults": "raft.faults"}
+    **dict.fromkeys(("raft", "consistent_read", "log_snapshot"), "raft.node"), "raft_faults": "raft.faults",
+    **dict.fromkeys(("metadata_fsm", "compaction_queue"), "index.library")}
 # protocol -> modules whose calls its table has, too
 CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids"), "database_gc": ("database_gc_uploads",)}
 # their errors are in the tables of the protocols that are made of them
@@ -55,13 +60,13 @@ def protocol(stem: str) -> ModuleType:
 def modules(*rooms: str) -> Iterator:
     for room in rooms:
         for path in sorted((ROOT / "impl" / room).rglob("*.py")):
-            if path.name != "__init__.py" and path.parent.name != "index":  # the index has no scenario yet, and no table
+            if path.name != "__init__.py":
                 yield import_module("highwater." + path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."))
 
 
 def defined() -> set[str]:
     """Return the names of all errors that impl/ defines."""
-    rooms = (errors, layout, *modules("codecs", "protocols", "kv", "stores", "raft"))
+    rooms = (errors, layout, *modules("codecs", "protocols", "kv", "stores", "raft", "index"))
     return {name for module in rooms for name, kind in vars(module).items()
             if isinstance(kind, type) and issubclass(kind, StoreError) and kind.__module__ == module.__name__}
 
@@ -147,6 +152,8 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     },
     "manifest_migration": {"update": "of the stores", "collect": "of the stores"},
     **dict.fromkeys(("raft", "consistent_read"), OF_OPERATORS), "log_snapshot": {**OF_OPERATORS, "transfer": "of raft"},
+    "metadata_fsm": {**OF_OPERATORS, "transfer": "of raft"},
+    "compaction_queue": {**OF_OPERATORS, **dict.fromkeys(("overdue", "confirm"), "of metadata_fsm"), "transfer": "of raft"},
     "checkpoints": {"update": "of the stores", "collect_named": "collect"},
     "destroy": {"fence": "of `admin destroy`: the scenario has no WAL",
                 "release": "finish", "others_of": "finish", "create": "of checkpoints",

@@ -182,7 +182,7 @@ class Trace(IndexTrace):
     def _ages_with(self, u: m.Unit, now_ns: int) -> None:
         """Let the data of a window that nobody has written become too old, if the window is."""
         if (START_S + (u[0] - BEFORE + 1) * WINDOW_S) * 1_000_000_000 <= now_ns - HORIZON_NS:
-            for d in {*range(u[0], self.c.BLOCKS, WINDOWS)} - {*self.data.values()} - self.s.old:
+            for d in sorted({*range(u[0], self.c.BLOCKS, WINDOWS)} - {*self.data.values()} - self.s.old):
                 self._do("Age", d)
 
     def _adds(self, made: Any, code: str) -> None:
@@ -239,7 +239,8 @@ class Trace(IndexTrace):
             self._do("ConfirmUnit" if is_unit else "Confirm", what)
 
     def _assigns(self, lease: Lease) -> None:
-        taken = {of for (name, token), of in self.workers.items() if (self.sources[name], self.tokens[name, token]) in self.s.jobs}
+        taken = {of for (name, token), of in self.workers.items()
+                 if (self.sources[name], self.tokens[name, token]) in self.s.jobs}
         me = next(f"Worker#{number}" for number in range(LEASES) if f"Worker#{number}" not in taken)
         self.workers = {other: of for other, of in self.workers.items() if of != me}
         self._do("Assign", self.sources[lease[0]], me=me)
@@ -284,7 +285,8 @@ class Trace(IndexTrace):
         index = {
             "visible": set(map(block, after.visible)), "removed": {block(of.ulid) for of in after.removed},
             "queue": {block(one.ulid) for one in after.waiting},
-            "jobs": {(self.sources[name], self.tokens[name, job.token] if job.token else 0) for name, job in after.jobs.items()},
+            "jobs": {(self.sources[name], self.tokens[name, job.token] if job.token else 0)
+                     for name, job in after.jobs.items()},
             "dropped": set(map(self.unit, after.dropped)), **carried,
         }
         for name, there in index.items():

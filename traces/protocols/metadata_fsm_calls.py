@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from highwater.traces.calls import NONE, Answer, Calls, Claim, definite, indefinite, returns
+from highwater.traces.event import Event
 from highwater.traces.protocols import raft_calls
 
 AGAIN = "ask the leader, or another node"
@@ -29,7 +31,7 @@ SAME = "add the block again, which changes nothing if it is there"
 POLL = "report again; a job that was assigned goes to another worker once its lease is over"
 CALLS: Calls = {
     "add": {
-        "NoneType": returns("added", "the block was visible, so it is, or what it was compacted to, or retention has dropped it"),
+        "NoneType": returns("added", "the block is visible, or what it was compacted to is, or retention has dropped it"),
         "InvalidArgument": definite("invalid", "the metadata is refused, and the message says why"),
         "TooLate": definite("refused", "the block is older than the horizon, or retention has dropped its unit: keep it aside"),
         **of_nodes("failed", "unknown", SAME),
@@ -43,8 +45,8 @@ CALLS: Calls = {
         "TimedOut": indefinite("not read", f"{LATE}: call again", NONE),
     },
     "poll": {
-        "PollCompactionJobsResponse": returns("polled", "the reports that still counted have had their effect; the jobs are this worker's for the "
-                                "time of the lease", update=NONE),
+        "PollCompactionJobsResponse": returns("polled", "reports of jobs that are still this worker's have had their effect; "
+                                              "the jobs in it are its own for the time of the lease", "leases", update=NONE),
         "InvalidArgument": definite("not polled", "a result has a block that is refused, and the message says why", NONE),
         "PollAgain": definite("not polled", "the leader has changed between the two entries: " + POLL, NONE),
         **of_nodes("not polled", "perhaps polled", POLL, update=False),
@@ -63,4 +65,12 @@ CALLS: Calls = {
     },
 }
 CALLS = {**CALLS, "transfer": raft_calls.CALLS["transfer"]}  # an operator's
-JUDGES: Mapping[str, Claim] = MappingProxyType({})
+
+
+def right_leases(trace: Any, e: Event, value: str) -> str:
+    """The index has given these leases to a worker. `value`: the names of the jobs, each with its token."""
+    wrong = [lease for lease in value.split() if lease not in trace.leases]
+    return f"the index has given no worker the lease {wrong[0]}" if wrong else ""
+
+
+JUDGES: Mapping[str, Claim] = MappingProxyType({"leases": right_leases})

@@ -14,7 +14,15 @@ from highwater.dst.scenarios.indexed.writers import block
 from highwater.dst.scenarios.raft import CALL_MS, ELECTION_MS, asked
 from highwater.dst.sim.kernel import Client
 from highwater.impl.codecs.index import names
-from highwater.impl.codecs.index.messages import IN_PROGRESS, SUCCESS, CompactedBlocks, PollRequest, TombstoneKey, UpdatePlan, copied
+from highwater.impl.codecs.index.messages import (
+    IN_PROGRESS,
+    SUCCESS,
+    CompactedBlocks,
+    PollRequest,
+    TombstoneKey,
+    UpdatePlan,
+    copied,
+)
 from highwater.impl.errors import StoreError
 from highwater.impl.index import tombstones
 from highwater.impl.index.replicated import Result, stamped
@@ -61,8 +69,8 @@ class Worker:
     def leader(self) -> Node:
         return asked(self.actors, self.me, self.group, self.group.open[self.client.name][0].state.leader)
 
-    def told(self, said: Said, body: str = "") -> Said:
-        self.actors.tell(self.me, said.told, body.encode(), keys=said.keys)
+    def told(self, said: Said) -> Said:
+        self.actors.tell(self.me, said.told, b"", keys=said.keys)
         return said
 
     async def work(self) -> None:
@@ -84,9 +92,9 @@ class Worker:
     async def poll(self, request: Any) -> Said:
         node = self.leader()
         call = self.group.served(node, Stalling(self.group, node, self.me).poll(request))
-        said = await said_by(CALLS, "poll", self.world.clock.timeout(POLL_MS, self.actors.in_time(self.me, call)))
-        given = said.value.assignments[0] if said.told == "polled" and said.value.compaction_jobs else None
-        return self.told(said, f"{given.name} {given.token}" if given else "")
+        return self.told(await said_by(CALLS, "poll", self.world.clock.timeout(POLL_MS, self.actors.in_time(self.me, call)),
+                                       leases=lambda response: " ".join(
+                                           f"{one.name}/{one.token}" for one in response.assignments)))
 
     async def propose_again(self) -> None:
         """Propose a plan that was made before."""

@@ -9,7 +9,6 @@ from typing import Any
 from highwater.dst.actors import Actors, said_by
 from highwater.dst.scenarios.indexed.group import MS_OF_THE_INDEX, SHARD, TENANT, IndexGroup
 from highwater.dst.scenarios.raft import CALL_MS, ELECTION_MS, asked
-from highwater.dst.scenarios.replicated.group import group_of
 from highwater.dst.sim.kernel import Client
 from highwater.impl.codecs.index import names, ulids
 from highwater.impl.codecs.index.messages import BlockMeta, Dataset, Truncate

@@ -142,7 +142,8 @@ def test_our_own_fields_are_those_that_pyroscopes_readers_skip():
             if field.number >= messages.OWN}
     assert ours == {
         "Tombstones.index", "Tombstones.job", "Tombstones.handed_out", "ShardTombstone.unit_version",
-        "CompactionJobState.heard", "CompactionJobState.paused", "QueryMetadataRequest.shards", "QueryMetadataLabelsRequest.shards",
+        "CompactionJobState.heard", "CompactionJobState.paused", "QueryMetadataRequest.shards",
+        "QueryMetadataLabelsRequest.shards",
         "PolledStatusUpdate.deleted",
         "GetCompactionPlanUpdateRequest.deleted", "CompactionPlanUpdate.deleted"}
 

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from highwater.impl.codecs.index.entries import command_of
 from highwater.impl.codecs.index.messages import PlanUpdate, UpdatePlan, decode
 from highwater.impl.codecs.index.rows import U64
-from highwater.traces.calls import untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.nodes import NodeTrace
@@ -89,7 +88,7 @@ class IndexTrace(NodeTrace):
         self.at: dict[str, int] = {}  # server -> index of the latest entry that it has applied
         self.rows: dict[bytes, bytes] = {}
         self.shows = shown(self.rows)
-        self.leases: set[tuple[str, int]] = set()  # a job's name, and the token: all that workers were ever given
+        self.leases: set[str] = set()  # a job's name, and the token: all that workers were ever given
 
     def _take(self, e: Event) -> None:
         super()._take(e)
@@ -148,7 +147,7 @@ class IndexTrace(NodeTrace):
         done = None if told.value is None else decode(PlanUpdate, told.value)
         command = command_of(told.body[U64.size:])
         if isinstance(command, UpdatePlan):
-            self.leases.update((part.state.name, part.state.token) for part in (done.assigned_jobs if done else ()))
+            self.leases.update(f"{part.state.name}/{part.state.token}" for part in (done.assigned_jobs if done else ()))
         self._applied(Entry(said["index"], said["term"], command, told.code, done), before, self.shows)
 
     def _on_load(self, e: Event) -> None:
@@ -158,15 +157,6 @@ class IndexTrace(NodeTrace):
             raise self._refused("Server.load", f"{e.client} loads a state as of entry {said['index']}, and it is another one "
                                 "than the nodes had that applied it")
         self.at[e.client] = said["index"]
-
-    # --- responses to callers
-
-    def _told(self, e: Event) -> None:
-        super()._told(e)
-        if e.op == "polled" and e.body:
-            name, token = e.body.decode().split()
-            if (name, int(token)) not in self.leases:
-                raise untrue(self, e, e.keys[1], "the index has given no worker this lease")
 
     # --- one action
 
