@@ -63,6 +63,24 @@ OF_DATABASES = {
     "traces/protocols/database/sequences": {f"traces/protocols/{BOUNDARY}"},
 }
 CLONED = "database_clones"  # a database and its clones: it is made of both
+INDEXED = "dst/scenarios/indexed"  # the nodes and callers of a metadata index
+OF_AN_INDEX = {
+    "dst/mutants/compaction_queue": {"dst/mutants/metadata_fsm"},  # whose way of replacing functions it has
+    "dst/mutants/metadata_fsm": {f"{INDEXED}/group"},
+    "dst/scenarios/compaction_queue": {f"{INDEXED}/group", "dst/scenarios/metadata_fsm", "traces/protocols/metadata_fsm"},
+    "dst/scenarios/metadata_fsm": {*(f"{INDEXED}/{of}" for of in ("end", "group", "workers", "writers")), "dst/scenarios/raft",
+                                   "dst/scenarios/replicated/group", "traces/protocols/indexed/log"},
+    f"{INDEXED}/end": {f"{INDEXED}/group"},
+    f"{INDEXED}/group": {"dst/scenarios/raft", "traces/protocols/indexed/log"},
+    f"{INDEXED}/workers": {*(f"{INDEXED}/{of}" for of in ("group", "writers")), "dst/scenarios/raft",
+                           "traces/protocols/metadata_fsm_calls"},
+    f"{INDEXED}/writers": {f"{INDEXED}/group", "dst/scenarios/raft", "traces/protocols/metadata_fsm_calls"},
+    "traces/protocols/compaction_queue_calls": {"traces/protocols/metadata_fsm_calls"},
+    "traces/protocols/indexed/log": {"traces/protocols/indexed/rows"},
+    "traces/protocols/metadata_fsm_calls": {"traces/protocols/raft_calls"},
+    **{f"traces/protocols/{of}": {f"traces/protocols/indexed/{part}" for part in ("log", "rows")} for of in (
+        "compaction_queue", "metadata_fsm")},
+}
 OF_CLONED = {f"impl/protocols/{part}" for part in ("clones", DATABASE, "manifest_compactions")}
 CONTENTS = "traces/protocols/clones_contents"
 OF_CLONES = {
@@ -85,6 +103,7 @@ OF_CLONES = {
 EDGES = {  # module of a protocol -> the modules of others that it imports
     **OF_DATABASES,
     **OF_CLONES,
+    **OF_AN_INDEX,
     "dst/mutants/database_gc": {"impl/protocols/manifest_compactions"},  # whose two sequences it has
     "dst/mutants/db": {f"impl/protocols/{of}" for of in ("checkpoints", "wal_fencing")},  # of which a database is made
     "dst/mutants/db_clones": {*(f"dst/mutants/{of}" for of in ("clones", "destroy")), *(f"impl/protocols/{of}" for of in (
