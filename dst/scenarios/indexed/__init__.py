@@ -1,1 +1,1 @@
-"""What the scenarios of a metadata index share: its nodes, and their callers."""
+"""The nodes of a metadata index in simulation, and their callers."""

@@ -1,1 +1,1 @@
-"""What the mappings of the two protocols of a metadata index share."""
+"""The log and the rows of a metadata index, as the judges of its two protocols read them."""
