@@ -62,7 +62,8 @@ def exit_codes() -> str:
 
 def implemented(stem: str) -> str:
     """Link the implementation. A protocol that has none of its own, and a scenario, is the stores'."""
-    places = [place for place in (f"impl/protocols/{stem}.py", f"impl/{stem}") if (ROOT / place).exists()]
+    places = [place for place in (page_data(stem).get("implementation", f"impl/protocols/{stem}.py"), f"impl/{stem}")
+              if (ROOT / place).exists()]
     name = places[0] if places else ("impl/raft" if named(stem).nodes else "impl/stores") if stem in STEMS else ""
     return name and f"[{name}]({name})"
 

@@ -17,7 +17,7 @@ from highwater.impl.codecs.index.rows import Block, Queued
 from highwater.impl.index import add, jobs, plan_update, queue, removed, replace, replicated, tombstones
 from highwater.impl.index import machine as of_index
 from highwater.impl.index.config import Config
-from highwater.impl.index.kv import Rows, Transaction, View, under
+from highwater.impl.index.kv import Rows, Transaction, View, Writing, under
 from highwater.impl.raft.machine import Command, Machine
 
 Swap = tuple[Any, str, Callable]  # a module, the name of its function, and another function
@@ -89,7 +89,6 @@ def two_steps(config: Config) -> Machine:
         left = [(key, decode(BlockMeta, value)) for key, value in under(view, LEFT)]
         if not left:
             return after, result
-        from highwater.impl.index.kv import Writing
         writing = Writing(after, command.index)
         for key, block in left:
             writing.delete(key)
@@ -158,8 +157,9 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "tombstone_lost": ("the tombstones of a job that has ended stay with it",
                        applying((tombstones, "take_back", lambda rows, job, carried: None))),
 }
-MODEL = ("refinement:", "safety:")
+MODEL = (*(f"refinement:{of}" for of in (".", "Add", "Sweep", "Truncate", "Worker.", "index.")), "safety:")
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     **dict.fromkeys(BUILDS, (MODEL, ())),
+    "added_again": ((*MODEL, "liveness:Server"), ()),  # a job whose source is gone never ends
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

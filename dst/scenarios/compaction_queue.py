@@ -75,4 +75,6 @@ SCENARIO = metadata_fsm.SCENARIO._replace(
     tiny=Shape(adds=1, pause_ms=1, audit=False),
     work={"Server": server},
     trace_of=trace_of,
+    moments=("several leaders", "state of a snapshot"),
+    share=1,
 )

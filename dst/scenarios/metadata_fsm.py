@@ -6,6 +6,7 @@ and that all replicas have the same bytes. The clocks of the nodes differ, and t
 the index. Once the faults have stopped, all that waits must be compacted, and all that was removed deleted.
 """
 
+import json
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -134,7 +135,17 @@ def final_check(actors: Actors, events: list[Event]) -> None:
 
 
 def moments_of(events: list[Event], shape: Shape) -> set[str]:
-    return set()
+    found, terms = set(), set()
+    for e in events:
+        if e.kind == "step" and e.op == "apply":
+            terms.add(json.loads(e.body)["term"])
+        elif e.kind == "step" and e.op == "load":
+            found.add("state of a snapshot")
+        elif e.op == "delete":
+            found.add("unit deleted" if e.key else "object deleted")
+        elif e.kind == "told" and e.op == "refused":
+            found.add("block refused")
+    return found | ({"several leaders"} if len(terms) > 1 else set())
 
 
 SCENARIO = Scenario(
@@ -154,10 +165,12 @@ SCENARIO = Scenario(
     told=("added", "refused", "invalid", "failed", "unknown", "read", "not read", "polled", "not polled", "perhaps polled",
           "overdue", "confirmed", "not confirmed", "perhaps confirmed", "transferred", "not transferred"),
     waits_ms=lambda shape: (shape.pause_ms, ELECTION_TICKS * raft.TICK_MS, DISK_LIMIT_MS),
+    moments=("several leaders", "state of a snapshot", "object deleted", "unit deleted", "block refused"),
     moments_of=moments_of,
     nodes=("Server",),
     hardware=lambda shape: HARDWARE[shape.hardware],
     rare=rarely(),
     may_retire=lambda shape: (shape.servers - 1) // 2,
     cost={},
+    share=0.5,
 )

@@ -1,4 +1,5 @@
-"""Simulated runs of a metadata index: the models' actions are all met, replicas and stores have equal bytes, damage is noticed."""
+"""Simulated runs of a metadata index: all actions of the models are met, replicas and stores have equal bytes, and damage is
+noticed."""
 
 import json
 from collections import Counter
@@ -18,6 +19,7 @@ from highwater.model.protocols import compaction_queue, metadata_fsm
 from highwater.traces.protocols.indexed.log import IndexTrace, digest_of_rows
 from highwater.traces.refine import Failure
 
+UNKNOWN = b"01JY5Z1FQ00000000000000002"  # a block that nobody has written
 STEMS = ("metadata_fsm", "compaction_queue")
 
 
@@ -107,7 +109,8 @@ def test_a_false_answer_of_a_caller_is_refused(stem):
     run = simulate(Run(3, stem, strategy="portfolio"))
     for at, e in enumerate(run.events):
         if e.kind == "told" and e.op == "added":
-            assert refused(stem, [*run.events[:at], e._replace(body=b"01JY5Z1FQ00000000000000002"), *run.events[at + 1:]], run.shape)
+            told = e._replace(body=UNKNOWN)
+            assert refused(stem, [*run.events[:at], told, *run.events[at + 1:]], run.shape)
         elif e.kind == "told" and e.op == "polled":
             keys = (*e.keys[:3], "leases=0000-T-S1-L0/9999")
             assert refused(stem, [*run.events[:at], e._replace(keys=keys), *run.events[at + 1:]], run.shape)
@@ -120,7 +123,7 @@ def test_a_read_that_shows_no_state_is_refused():
         run = simulate(Run(seed, "metadata_fsm", strategy="portfolio"))
         for at, e in enumerate(run.events):
             if e.kind == "told" and e.op == "read" and e.body:
-                told = [*run.events[:at], e._replace(body=e.body + b" 01JY5Z1FQ00000000000000002"), *run.events[at + 1:]]
+                told = [*run.events[:at], e._replace(body=e.body + b" " + UNKNOWN), *run.events[at + 1:]]
                 assert refused("metadata_fsm", told, run.shape)
                 met += 1
     assert met > 3
