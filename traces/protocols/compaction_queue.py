@@ -96,9 +96,10 @@ class Trace(IndexTrace):
                 self._do("Report", me=me)
 
     def _is_lost(self, me: str) -> bool:
-        """Tell whether a worker has lost its job."""
-        s, w = self.refiner.shared(), self.refiner.local(me)
-        return w.batch is not None and not m.is_mine(s, self.refiner.index[me], w)
+        """Tell whether a worker has lost its job, in each state that the model may be in."""
+        number = int(me.partition("#")[2])
+        return all(workers[number].batch is not None and not m.is_mine(s, number, workers[number])
+                   for s, workers in self.refiner.unpacked())
 
     def _polls(self, done: Any, before: Shown, after: Shown) -> None:
         told = {part.state.name for part in done.completed_jobs}
@@ -111,8 +112,13 @@ class Trace(IndexTrace):
                 self.refiner.event(me, (0, 0, me, "Stall"), may_be_over)
         me = self._idle()
         self._do("Poll", me=me, or_stays=True)
+        got = None
         for part in done.assigned_jobs:
             self.workers[part.state.name, part.state.token] = me
+            got = self.batches[before.plans[part.state.name].source_blocks[0]]
+        if not self.refiner.keep(me, lambda s, w: w.batch == got):
+            raise self._refused("Worker.Poll", f"the worker gets batch {got}, and in the model "
+                                f"{self.refiner.local(me).batch}")
 
     def _idle(self) -> str:
         """Return a worker that has no job. One that has lost its job stops."""
