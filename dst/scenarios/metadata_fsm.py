@@ -78,7 +78,7 @@ MOST = {"servers": 3, "adds": 3, "writers": 2, "readers": 2, "workers": 2, "retr
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape.drawn(of, adds=(3, 2), retries=(3, 2), workers=(1, 1, 2), poll_ms=(150, 80), truncations=(2, 0, 4),
+    return Shape.drawn(of, adds=(3, 2), retries=(3, 2), workers=(1, 1, 2), poll_ms=(200, 100), truncations=(2, 0, 4),
                        jobs=(3, 2), transfers=(0, 2, 4), snapshot_entries=(12, 0, 30), keep_entries=(2, 0),
                        skew_ms=(0, 300, 700), hardware=("usual",), pause_ms=(40, 1, 80),
                        chaos=(30, 45, 10))

@@ -120,6 +120,8 @@ class Index:
         try:
             planned = await self._proposed(asked)
             plan = planned.answer.value
+            if not plan.ByteSize():
+                return plan  # it changes nothing, so it is no entry
             for part in plan.completed_jobs:
                 part.compacted_blocks.CopyFrom(results[part.state.name])
             return (await self._proposed(UpdatePlan(term=planned.term, plan_update=plan))).answer.value

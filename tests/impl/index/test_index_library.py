@@ -148,6 +148,8 @@ def test_a_plan_of_another_leader_is_refused(monkeypatch):
     async def work():
         async with Index.open(worlds("1")["1"], CONFIG, options=FAST) as index:
             await leads(index)
+            for made in BLOCKS[:2]:
+                await index.add(made)
             real = index._proposed
 
             async def later(command):
