@@ -10,11 +10,12 @@ response alone.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from highwater.impl.layout import DIGITS, U64, ULID
-from highwater.traces.event import Event
+from highwater.traces.event import EMPTY, Event
 from highwater.traces.form import MUTATIONS
 from highwater.traces.refine import Failure
 
@@ -103,11 +104,10 @@ def judge_answer(trace: Any, e: Event) -> None:
         judge_form(trace, e)
         trace.refiner.true.add(form)
     result = e.keys[1]
-    if e.op in ALONE and result != "TimedOut" and not call_of(trace, e).events:
+    if e.op in ALONE and result != "TimedOut" and not any(of_call(trace, e.client)):
         raise untrue(trace, e, result, "this call has sent no request")
     if result == "Unavailable":
-        ended = call_of(trace, e).events
-        if not ended or ended[0].kind not in ("timeout", "refused"):
+        if next(of_call(trace, e.client), EMPTY).kind not in ("timeout", "refused"):
             raise untrue(trace, e, result, "its last request was not left without an answer")
     elif result == "OutcomeUnknown" and (answers := trace.calls[e.keys[0]])[result].update == PERHAPS:
         finds_out = trace.repeats or "Recognised" in answers  # it may be in doubt because of what it read
@@ -164,7 +164,7 @@ def judge_claims(trace: Any, e: Event) -> None:
 
 def judge_denial(trace: Any, e: Event) -> None:
     """Check that nothing of a call is or will be applied, as its answer says."""
-    events = call_of(trace, e).events
+    events = list(of_call(trace, e.client))
     sent = {old.request for old in events if old.awaited}  # an earlier call's request may arrive in this one
     for old in events:
         if old.op in MUTATIONS and old.status in APPLIED and old.request in sent and not old.key.startswith(trace.aside):
@@ -212,33 +212,22 @@ def within(old: Event) -> bool:
     return old.kind not in ("told", "crash")
 
 
-class Call(NamedTuple):
-    """The call that ends with an event."""
-
-    end: int  # the number of events up to that one; the same event may occur twice
-    events: list[Event]  # of its client, latest first
-    answered: list[Event]  # its requests whose responses arrived, latest first
+def of_call(trace: Any, client: str) -> Iterator[Event]:
+    """Yield the client's own events of the call that ends now, latest first."""
+    return takewhile(within, own(trace, client))
 
 
-def call_of(trace: Any, e: Event) -> Call:
-    if trace.call.end != len(trace.events):
-        events, answered, lost = [], [], set()
-        for old in own(trace, e.client):
-            if old.kind == "applied":
-                if old.awaited and old.request not in lost:
-                    answered.append(old)
-            elif old.kind == "timeout":
-                lost.add(old.request)
-            elif not within(old):
-                break
-            events.append(old)
-        trace.call = Call(len(trace.events), events, answered)
-    return trace.call
-
-
-def in_call(trace: Any, e: Event) -> list[Event]:
-    """Return the requests of the call that ends with this event, latest first, if their responses arrived."""
-    return call_of(trace, e).answered
+def in_call(trace: Any, e: Event) -> Iterator[Event]:
+    """Yield the requests of the call that ends with this event, latest first, if their responses arrived."""
+    lost: tuple[int, ...] = ()
+    for old in own(trace, e.client):
+        if old.kind == "applied":
+            if old.awaited and old.request not in lost:
+                yield old
+        elif old.kind == "timeout":
+            lost = *lost, old.request
+        elif not within(old):
+            return
 
 
 def right_content(trace: Any, e: Event, value: str) -> str:

@@ -19,7 +19,6 @@ from highwater.traces.calls import (
     ALONE,
     JUDGES,
     NO_CALLS,
-    Call,
     Calls,
     Claim,
     judge_answer,
@@ -106,7 +105,6 @@ class Trace:
         self.last: dict[str, int] = {}  # client -> number of its last request; it has one at a time
         self.denied: dict[tuple[str, int], Event] = {}  # client, number -> the answer by which it is never applied
         self.pending: dict[tuple[str, int], tuple] = {}  # client, number -> op, key, condition, body, and in the pool
-        self.call = Call(0, [], [])  # the last answer's
         self.store = Store()  # of which nothing is known yet; dst/scenario.py begins it for a run of the simulation
         self.expiries: list[tuple[int, int]] = []  # (time, what expires then), the soonest first
         self.now_ms = 0
