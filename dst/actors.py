@@ -69,8 +69,10 @@ async def said_by(calls: Calls, call: str, asked: Awaitable[Any], key: Callable[
     answer = calls[call].get(result)
     if answer is None:
         return Said(UNLISTED[kind], (call, result, kind), value, "", raised)
-    keys = (call, result, kind, *(f"{name}={claims[name](value)}" for name in answer.claims))
-    return Said(answer.told, keys, value, "" if value is None else key(value), raised)
+    keys = call, result, kind
+    if answer.claims:
+        keys += tuple([f"{name}={claims[name](value)}" for name in answer.claims])
+    return NEW(Said, (answer.told, keys, value, "" if value is None else key(value), raised))
 
 
 class Actors:
@@ -126,14 +128,14 @@ class Actors:
         if client.name in self.open:
             self.operations.append(self.open[client.name])
         self.moments += 1
-        self.open[client.name] = Operation(client.name, self.moments, None, "", update)
+        self.open[client.name] = NEW(Operation, (client.name, self.moments, None, "", update, ()))
 
     def end(self, client: Client, said: str, key: str = "", body: bytes | None = None, seen: tuple[str, ...] = (),
             keys: tuple[str, ...] = ()) -> None:
         """Record the response: `seen` for a read; for an update its name, unless `body` is given."""
         of = self.open.pop(client.name)
         self.moments += 1
-        self.operations.append(of._replace(end=self.moments, said=said, seen=seen))
+        self.operations.append(NEW(Operation, (of.client, of.begin, self.moments, said, of.update, seen)))
         self.tell(client, said, of.update.encode() if body is None else body, key, keys)
 
     def check_words(self) -> None:
@@ -156,7 +158,7 @@ class Actors:
 
     def name_update(self, client: str) -> str:
         """Name the next update as the model counts it, so that bodies, and cached results for them, recur in many runs."""
-        number = max(local.k for local in self.trace.refiner.locals(client)) if self.trace else self.named[client]
+        number = max([local.k for local in self.trace.refiner.locals(client)]) if self.trace else self.named[client]
         self.named[client] += 1
         return f"{client.partition('#')[2]}.{number}"
 
@@ -193,7 +195,7 @@ class Actors:
 
     # --- what clients of several scenarios do
 
-    async def write_one_by_one(self, client: Client, world: World, write: Callable[[str], Awaitable[str | Said]],
+    async def write_one_by_one(self, client: Client, world: World, write: Callable[[str], Awaitable[str] | Awaitable[Said]],
                                may_give_up: bool = False) -> None:
         """Commit a writer's updates one after another.
 

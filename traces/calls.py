@@ -10,11 +10,12 @@ response alone.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from highwater.impl.layout import DIGITS, U64, ULID
-from highwater.traces.event import Event
+from highwater.traces.event import EMPTY, Event
 from highwater.traces.form import MUTATIONS
 from highwater.traces.refine import Failure
 
@@ -98,22 +99,32 @@ def content(body: bytes) -> str:
 
 def judge_answer(trace: Any, e: Event) -> None:
     """Check that an answer is in the table of its call, with this kind, response and claims."""
+    form = type(trace), e.op, e.keys, not e.key, not e.body
+    if form not in trace.refiner.true:
+        judge_form(trace, e)
+        trace.refiner.true.add(form)
+    result = e.keys[1]
+    if e.op in ALONE and result != "TimedOut" and not any(of_call(trace, e.client)):
+        raise untrue(trace, e, result, "this call has sent no request")
+    if result == "Unavailable":
+        if next(of_call(trace, e.client), EMPTY).kind not in ("timeout", "refused"):
+            raise untrue(trace, e, result, "its last request was not left without an answer")
+    elif result == "OutcomeUnknown" and (answers := trace.calls[e.keys[0]])[result].update == PERHAPS:
+        finds_out = trace.repeats or "Recognised" in answers  # it may be in doubt because of what it read
+        if not finds_out and not is_in_doubt(trace, e.client):
+            raise untrue(trace, e, result, "none of its mutations is in doubt")
+
+
+def judge_form(trace: Any, e: Event) -> None:
+    """Check what the answer alone shows."""
     call, result, _, *claims = e.keys
     if why := outside(trace.calls, e):
         raise untrue(trace, e, result, why)
     if e.op in ALONE and (e.key or (e.body and e.op != UNFINISHED)):
         raise untrue(trace, e, result, "it names no key and no update")
-    ended = call_of(trace, e).events
-    if e.op in ALONE and result != "TimedOut" and not ended:
-        raise untrue(trace, e, result, "this call has sent no request")
-    if result == "Unavailable" and (not ended or ended[0].kind not in ("timeout", "refused")):
-        raise untrue(trace, e, result, "its last request was not left without an answer")
     answer = trace.calls[call][result]
     if answer.fault:
         raise untrue(trace, e, result, "nobody has damaged an object")
-    finds_out = trace.repeats or "Recognised" in trace.calls[call]  # it may be in doubt because of what it read
-    if result == "OutcomeUnknown" and answer.update == PERHAPS and not finds_out and not is_in_doubt(trace, e.client):
-        raise untrue(trace, e, result, "none of its mutations is in doubt")
     if len(claims) != len(answer.claims) or not all(map(str.startswith, claims, answer.claims)):
         raise untrue(trace, e, result, f"by the table of calls its claims are {', '.join(answer.claims) or 'none'}")
 
@@ -142,18 +153,24 @@ def outside(calls: Calls, e: Event) -> str:
 
 def judge_claims(trace: Any, e: Event) -> None:
     """Check that the claims of an answer are true."""
-    for claim in e.keys[len(CALL):]:
+    answer = trace.calls[e.keys[0]][e.keys[1]]
+    for claim in e.keys[len(CALL):] if answer.claims else ():
         name, _, value = claim.partition("=")
         if why := trace.claims[name](trace, e, value):
             raise untrue(trace, e, name, why)
-    if is_denied(trace, e):
-        events = call_of(trace, e).events
-        sent = {old.request for old in events if old.awaited}  # an earlier call's request may arrive in this one
-        for old in events:
-            if old.op in MUTATIONS and old.status in APPLIED and old.request in sent and not old.key.startswith(trace.aside):
-                raise untrue(trace, e, e.keys[1], f"its {old.op} of {old.key} was applied")
-            if old.pending and (old.client, old.request) in trace.pending and not old.key.startswith(trace.aside):
-                trace.denied[old.client, old.request] = e
+    if answer.update == NEVER:
+        judge_denial(trace, e)
+
+
+def judge_denial(trace: Any, e: Event) -> None:
+    """Check that nothing of a call is or will be applied, as its answer says."""
+    events = list(of_call(trace, e.client))
+    sent = {old.request for old in events if old.awaited}  # an earlier call's request may arrive in this one
+    for old in events:
+        if old.op in MUTATIONS and old.status in APPLIED and old.request in sent and not old.key.startswith(trace.aside):
+            raise untrue(trace, e, e.keys[1], f"its {old.op} of {old.key} was applied")
+        if old.pending and (old.client, old.request) in trace.pending and not old.key.startswith(trace.aside):
+            trace.denied[old.client, old.request] = e
 
 
 def judge_late(trace: Any, e: Event) -> None:
@@ -185,7 +202,9 @@ def by_model(so: Callable[[Any, Any, Event, str], object]) -> Claim:
 
 
 def own(trace: Any, client: str) -> Iterator[Event]:
-    """Yield the client's own events before the current one, latest first."""
+    """Return the client's own events before the current one, latest first."""
+    if isinstance(trace.events, list):
+        return reversed(trace.by_client[client])
     return (old for old in (trace.events[at] for at in range(len(trace.events) - 2, -1, -1)) if old.client == client)
 
 
@@ -193,34 +212,22 @@ def within(old: Event) -> bool:
     return old.kind not in ("told", "crash")
 
 
-class Call(NamedTuple):
-    """The call that ends with an event."""
-
-    end: int  # the number of events up to that one; the same event may occur twice
-    events: list[Event]  # of its client, latest first
-    answered: list[Event]  # its requests whose responses arrived, latest first
+def of_call(trace: Any, client: str) -> Iterator[Event]:
+    """Yield the client's own events of the call that ends now, latest first."""
+    return takewhile(within, own(trace, client))
 
 
-def call_of(trace: Any, e: Event) -> Call:
-    if trace.call.end != len(trace.events):
-        ended, client, lost = Call(len(trace.events), [], []), e.client, set()
-        for at in range(len(trace.events) - 2, -1, -1):
-            old = trace.events[at]
-            if old.client == client:
-                if not within(old):
-                    break
-                ended.events.append(old)
-                if old.kind == "timeout":
-                    lost.add(old.request)
-                elif old.kind == "applied" and old.awaited and old.request not in lost:
-                    ended.answered.append(old)
-        trace.call = ended
-    return trace.call
-
-
-def in_call(trace: Any, e: Event) -> list[Event]:
-    """Return the requests of the call that ends with this event, latest first, if their responses arrived."""
-    return call_of(trace, e).answered
+def in_call(trace: Any, e: Event) -> Iterator[Event]:
+    """Yield the requests of the call that ends with this event, latest first, if their responses arrived."""
+    lost: tuple[int, ...] = ()
+    for old in own(trace, e.client):
+        if old.kind == "applied":
+            if old.awaited and old.request not in lost:
+                yield old
+        elif old.kind == "timeout":
+            lost = *lost, old.request
+        elif not within(old):
+            return
 
 
 def right_content(trace: Any, e: Event, value: str) -> str:
@@ -244,6 +251,8 @@ def right_attempts(trace: Any, e: Event, value: str) -> str:
     if trace.repeats:
         return ""
     limit, gave_up = int(value), e.keys[2] != RETURNED
+    if not limit and not gave_up:
+        return ""
     conflicts = sum(old.op in MUTATIONS and old.op != "delete" and old.status not in APPLIED and (gave_up or old.key != e.key)
                     for old in in_call(trace, e))
     right = conflicts == limit > 0 if gave_up else conflicts < limit or not limit
@@ -282,15 +291,19 @@ def judge_answers(events: Iterable[Event], trace: Any) -> None:
     `trace`: an unused judge of the protocol, for its tables. Raises Failure."""
     for e in events:
         trace.events.append(e)
-        if e.kind != "told" or len(e.keys) < len(CALL):
-            continue
-        if why := outside(trace.calls, e):
-            raise untrue(trace, e, e.keys[1], why)
-        for name, _, value in (claim.partition("=") for claim in e.keys[len(CALL):]):
-            if name in OF_REQUESTS and (why := trace.claims[name](trace, e, value)):
-                raise untrue(trace, e, name, why)
-        if why := misjudged(trace, e):
-            raise untrue(trace, e, e.keys[1], why)
+        if e.kind == "told" and len(e.keys) >= len(CALL):
+            judge_by_requests(trace, e)
+        trace.by_client[e.client].append(e)
+
+
+def judge_by_requests(trace: Any, e: Event) -> None:
+    if why := outside(trace.calls, e):
+        raise untrue(trace, e, e.keys[1], why)
+    for name, _, value in (claim.partition("=") for claim in e.keys[len(CALL):]):
+        if name in OF_REQUESTS and (why := trace.claims[name](trace, e, value)):
+            raise untrue(trace, e, name, why)
+    if why := misjudged(trace, e):
+        raise untrue(trace, e, e.keys[1], why)
 
 
 def misjudged(trace: Any, e: Event) -> str:

@@ -86,7 +86,7 @@ class Refiner:
         self.effects: dict[tuple, Effect | None] = {}  # None: the event is no step of the model
         self.alike: dict[Match, Effect] = {}
         self.met = 0  # pairs, over all effects
-        self.true: set[tuple] = set()  # (pair, event): the response is true in that pair
+        self.true: set[tuple] = set()  # (pair, event): the response is true in that pair; and what calls.judge_form has passed
 
     def begin(self) -> None:
         if max(self.met, len(self.effects), len(self.true), len(self.explorer.values[0])) > self.limit:

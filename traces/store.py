@@ -64,6 +64,8 @@ class Store(dict[str, Known]):
     """The objects of one trace's store: key -> version and content. Of a key that is missing here nothing is known, unless the
     beginning is known, or a page has told that it is absent."""
 
+    judges = True
+
     def __init__(self, rules: Rules = ANY, objects: Mapping[str, tuple[str, bytes]] | None = None):
         """`objects`: those that the trace begins with, key -> version and content; None: nothing is known of them."""
         super().__init__()
@@ -283,6 +285,8 @@ class Store(dict[str, Known]):
 
 class Believed(Store):
     """A store whose replies are not judged."""
+
+    judges = False
 
     def anew(self) -> "Believed":
         return self

@@ -19,12 +19,12 @@ from highwater.traces.calls import (
     ALONE,
     JUDGES,
     NO_CALLS,
-    Call,
     Calls,
     Claim,
     judge_answer,
     judge_claims,
     judge_late,
+    own,
 )
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, UNUSED, malformed
@@ -71,6 +71,17 @@ def sent(e: Event) -> tuple:
     return e.op, e.key, e.condition, e.body if e.op in MUTATIONS else b""
 
 
+class ByClient(dict[str, list[Event]]):
+    """Client -> its observed events, in order. Columns of events (traces/follow.py) find them by themselves."""
+
+    def __missing__(self, client: str) -> list[Event]:
+        found = self[client] = []
+        return found
+
+    def __copy__(self) -> "ByClient":
+        return ByClient({client: [*events] for client, events in self.items()})
+
+
 class Trace:
     """Refines one trace. `namespace`: the protocol's keys, an impl.layout.Namespace or traces.form.Keys. `skew_ms`: how far any
     client's clock may be ahead of the store's."""
@@ -90,11 +101,10 @@ class Trace:
     def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
         self.refiner, self.namespace, self.skew_ms = refiner, namespace, skew_ms
         self.events: Any = []  # a list of events; traces/follow.py puts columns of them there
-        self.ends: dict[tuple[str, int], tuple[Event, ...]] = {}  # client, number -> the observed events of it, latest first
+        self.by_client = ByClient()
         self.last: dict[str, int] = {}  # client -> number of its last request; it has one at a time
         self.denied: dict[tuple[str, int], Event] = {}  # client, number -> the answer by which it is never applied
         self.pending: dict[tuple[str, int], tuple] = {}  # client, number -> op, key, condition, body, and in the pool
-        self.call = Call(0, [], [])  # the last answer's
         self.store = Store()  # of which nothing is known yet; dst/scenario.py begins it for a run of the simulation
         self.expiries: list[tuple[int, int]] = []  # (time, what expires then), the soonest first
         self.now_ms = 0
@@ -181,16 +191,12 @@ class Trace:
         """Check the next event. Raises Failure, also for an event that is not of this protocol."""
         self.events.append(e)
         try:
-            if e.kind == "applied":
-                lie = self.store.judge(e)
-                if lie:
-                    raise self._refused("store", lie)
+            if self.store.judges and e.kind == "applied" and (lie := self.store.judge(e)):
+                raise self._refused("store", lie)
             self._take(e)
         except self.alien as error:
             raise self._alien(error) from error
-        if e.request and isinstance(self.events, list):  # columns of events find the ends of a request by themselves
-            of = e.client, e.request
-            self.ends[of] = (e, *self.ends.get(of, ()))
+        self.by_client[e.client].append(e)
 
     def _alien(self, error: Exception) -> Failure:
         message = f"event {len(self.events) - 1} is none of this protocol's: {error}{place(error, type(self))}"
@@ -250,7 +256,7 @@ class Trace:
     def _same(self, e: Event) -> Iterator[Event]:
         """Yield the earlier events of the same request, latest first."""
         if isinstance(self.events, list):
-            return iter(self.ends.get((e.client, e.request), ()))
+            return (old for old in reversed(self.by_client[e.client]) if old.request == e.request)
         return self.events.same(e)
 
     def _refused(self, what: str, why: str) -> Failure:
@@ -313,9 +319,10 @@ class Trace:
             self.refiner.true.add(known)
 
     def _tells(self, e: Event, match: Match) -> str:
-        """Check a response that must be a step of the model, or agree with its state."""
+        """Check a response that must be a step of the model, or agree with its state. The match must follow from the event
+        alone, as that of `_match`."""
         try:
-            self.refiner.step(match)
+            self.refiner.event(e.client, (0, 0, type(self), *e[REST]), lambda _: match)
         except Failure as failure:
             if failure.kind != "refinement":
                 raise
@@ -334,8 +341,7 @@ class Trace:
 
     def _last_of(self, e: Event) -> Event | None:
         """Return the last earlier event of the same client, without requests that it no longer waited for."""
-        return next((old for old in self.events[-2::-1] if old.client == e.client and (old.awaited or old.kind != "applied")),
-                    None)
+        return next((old for old in own(self, e.client) if old.awaited or old.kind != "applied"), None)
 
     def _misled(self, e: Event, why: str) -> Failure:
         """Return the failure of a response that is false, whatever the model's state is. Raise it."""

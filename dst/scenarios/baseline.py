@@ -83,8 +83,8 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
         return
     base = actors.build(world, actors.shape, number).base
 
-    async def write(update: str) -> Said:
-        return await said_by(CALLS, "write", base.write(update, update.encode()))
+    def write(update: str) -> Awaitable[Said]:
+        return said_by(CALLS, "write", base.write(update, update.encode()))
 
     await actors.write_one_by_one(client, world, write, may_give_up=True)
 
@@ -93,7 +93,7 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
     impl, shape = actors.build(world, actors.shape, number), actors.shape
 
     def seen_in(found: dict[str, bytes]) -> tuple[str, ...]:
-        return tuple((record(name, body)[1] if shape.keys else body).decode() for name, body in found.items())
+        return tuple([(record(name, body)[1] if shape.keys else body).decode() for name, body in found.items()])
 
     while actors.left[client.name] and shape.keys and actors.choose(f"{client.name}.gets", 3):
         actors.left[client.name] -= 1
@@ -107,7 +107,7 @@ async def reader(actors: Actors, client: Client, world: World, number: int) -> N
 
 
 def listed(found: dict[str, bytes]) -> str:
-    return " ".join(f"{name}:{content(body)}" for name, body in found.items())
+    return " ".join([f"{name}:{content(body)}" for name, body in found.items()])
 
 
 async def opened(actors: Actors, client: Client, world: World, impl: Impl) -> BaselineKv | None:

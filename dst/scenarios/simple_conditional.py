@@ -4,7 +4,7 @@ One object is the whole database, and its content is a log of updates. Each writ
 that was certainly not applied is repeated; one with an indeterminate outcome is not. The store's versions may be digests.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
@@ -91,9 +91,11 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
     database = actors.build(world, actors.shape, number)
     await actors.initialise(client, lambda: database.initialise(Manifest()))
 
-    async def write(update: str) -> Said:
+    shown = {**SHOWN, "attempts": lambda _: str(actors.shape.attempts)}
+
+    def write(update: str) -> Awaitable[Said]:
         asked = database.update(update, lambda value: value.with_update(update), actors.shape.attempts or None)
-        return await said_by(CALLS, "update", asked, **SHOWN, attempts=lambda _: str(actors.shape.attempts))
+        return said_by(CALLS, "update", asked, **shown)
 
     await actors.write_one_by_one(client, world, write)
 

@@ -14,6 +14,7 @@ from highwater.dst.simulate import simulate
 from highwater.dst.zoo import expected
 from highwater.impl.codecs.destroyed import MARK, SEALED
 from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.codecs.slatedb.compactions import Compactions, encode
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Checkpoint, ExternalDb, Sst, SstInfo, View
 from highwater.impl.db.build import wal_of
@@ -25,7 +26,7 @@ from highwater.traces.event import EMPTY, Event
 from highwater.traces.histories.serial import Operation, anomalies
 from highwater.traces.histories.versions import Batch, Logged, Read, logged, of_batches, of_reads, possible
 from highwater.traces.histories.versions import named as names_of
-from highwater.traces.protocols.db import CLONE, FOLDERS, MANIFESTS, ROOT, WAL
+from highwater.traces.protocols.db import CLONE, COMPACTIONS, FOLDERS, MANIFESTS, ROOT, WAL
 from highwater.traces.protocols.db_calls import CALLS
 from highwater.traces.recorded.systems.slatedb_files import change_of
 from highwater.traces.refine import Failure
@@ -236,15 +237,25 @@ def told(*requests: tuple[str, str, bytes, int], result: str) -> str:
     return ""
 
 
+MARKED = ("create", MANIFESTS.key(2), manifest(SSTS[0], writer_epoch=1, compactor_epoch=1, checkpoints=(
+    Checkpoint(MARK, 2, 0, 0, name="destroyed hard 5 5"),)), 200)
+DESTROYED = [*UPLOADS, FIRST, ASKS, MARKED, ASKS]
+SEAL = "create", MANIFESTS.boundary_key, b"%d" % SEALED, 200
+
+
 def test_objects_are_gone_only_once_a_database_is_destroyed():
-    mark = Checkpoint(MARK, 2, 0, 0, name="destroyed hard 5 5")
-    marked = "create", MANIFESTS.key(2), manifest(SSTS[0], checkpoints=(mark,), writer_epoch=1, compactor_epoch=1), 200
-    destroyed = [*UPLOADS, FIRST, ASKS, marked, ASKS]
-    seal = "create", MANIFESTS.boundary_key, b"%d" % SEALED, 200
-    assert refusal(*destroyed, GONE) == "refinement:sst" and refusal(*destroyed, seal, GONE) == ""
-    assert refusal(*destroyed, seal, GONE, ("create", MANIFESTS.key(3), *marked[2:])) == ""  # in no history
-    assert told(*destroyed, result="NotFound") == "call:delete NotFound" and told(*destroyed, seal, result="NotFound") == ""
-    assert told(*destroyed, seal, result="DamagedObject") == "call:delete DamagedObject"
+    assert refusal(*DESTROYED, GONE) == "refinement:sst" and refusal(*DESTROYED, SEAL, GONE) == ""
+    assert told(*DESTROYED, result="NotFound") == "call:delete NotFound" and told(*DESTROYED, SEAL, result="NotFound") == ""
+    assert told(*DESTROYED, SEAL, result="DamagedObject") == "call:delete DamagedObject"
+
+
+def test_what_is_put_below_a_tombstone_is_in_no_history():
+    """A compactor that has slept begins the compactions of a destroyed database again."""
+    assert refusal(*DESTROYED, SEAL, GONE, ("create", MANIFESTS.key(3), *MARKED[2:])) == ""
+    begun = [("create", COMPACTIONS.key(1), encode(Compactions()), 200), ("get", COMPACTIONS.boundary_key, b"", 404)]
+    again = [("delete", COMPACTIONS.key(1), b"", 204), *begun]
+    assert refusal(*begun, *DESTROYED, SEAL, *again) == ""
+    assert refusal(*begun, *again) == "refinement:DeletedIsBehindBoundary"
 
 
 def wrote(wal: Namespace, i: int, seq: int) -> Event:

@@ -48,8 +48,8 @@ CALLS: Calls = with_timeouts({
 
 def right_writes(trace: Trace, e: Event, value: str) -> str:
     """A recovery returns the writes that it got, under their names. `value`: each name, a colon, and its content."""
-    got = sorted(f"{old.key.removeprefix(trace.namespace.prefix)}:{content(old.body)}" for old in in_call(trace, e)
-                 if old.op == "get")
+    got = sorted([f"{old.key.removeprefix(trace.namespace.prefix)}:{content(old.body)}" for old in in_call(trace, e)
+                  if old.op == "get"])
     return "" if got == sorted(value.split()) else f"this call got {' '.join(got)}"
 
 

@@ -15,7 +15,7 @@ from highwater.impl.codecs.slatedb.header import InvalidFile
 from highwater.impl.layout import key_of_sst, sst_of
 from highwater.model.protocols.clones import Constants, Pin, Shared, Sst, is_final, model
 from highwater.traces import trace
-from highwater.traces.calls import call_of
+from highwater.traces.calls import of_call
 from highwater.traces.event import Event
 from highwater.traces.evidence import BY_ANSWER, CURRENT, OF_THE_CLONE, TRUSTED, Evidence, has_put
 from highwater.traces.form import MUTATIONS, READS
@@ -299,6 +299,6 @@ class Trace(trace.Trace):
                 raise self._misled(e, f"it has not read or put the latest manifest of {path}, which must list its final")
         if e.op == "logged" and not has_put(self.events, e.client, WALS[d].prefix):
             raise self._misled(e, "its last request has not put a WAL object there, or met it")
-        asked = [old for old in call_of(self, e).events if old.awaited]
+        asked = [old for old in of_call(self, e.client) if old.awaited]
         if e.body and asked and not asked[-1].key.startswith(ROOTS[d] + "/"):
             raise self._misled(e, f"its call has not begun with a request on {ROOTS[d]}")

@@ -33,7 +33,7 @@ from highwater.model.protocols.database_gc import (
     named,
 )
 from highwater.traces import trace
-from highwater.traces.calls import call_of
+from highwater.traces.calls import in_call
 from highwater.traces.contents import other_changes
 from highwater.traces.event import Event
 from highwater.traces.evidence import BY_ANSWER, CURRENT, KNOWN, TRUSTED, Evidence, has_put
@@ -307,7 +307,7 @@ class Trace(trace.Trace):
         if e.op in self.keyed and (why := self._not_changed(e)):
             raise self._misled(e, why)
         if e.op == "flushed" and key_of_sst(ROOT, e.body.decode()) not in [
-                old.key for old in call_of(self, e).answered if old.op == "create" and old.status == 200]:
+                old.key for old in in_call(self, e) if old.op == "create" and old.status == 200]:
             raise self._misled(e, "it has put no such SST")
         if e.op == "compacted" and sorted(key_of_sst(ROOT, sst) for sst in e.body.decode().split()) != sorted(
                 self.outputs.pop(e.client, ())):

@@ -20,7 +20,7 @@ from highwater.impl.codecs.sst_ids import named, newest_l0
 from highwater.impl.layout import Namespace, key_of_sst, prefix_of_ssts, sst_of
 from highwater.model.protocols.db_reader import Checkpoint, Constants, Manifest, model
 from highwater.traces import trace
-from highwater.traces.calls import call_of
+from highwater.traces.calls import in_call
 from highwater.traces.contents import other_changes
 from highwater.traces.event import Event
 from highwater.traces.evidence import BY_ANSWER, KNOWN, TRUSTED, Evidence, has_put
@@ -329,7 +329,7 @@ class Trace(trace.Trace):
 
     def _not_named(self, e: Event) -> str:
         """Return why the SST that a call has put is not in the manifest that the call ends with; "" if it is there."""
-        put = [old.key for old in call_of(self, e).answered if old.op == "create" and old.key.startswith(SSTS)]
+        put = [old.key for old in in_call(self, e) if old.op == "create" and old.key.startswith(SSTS)]
         last = self.files.get(self.evidence.known(e.client, MANIFEST), Stored())
         return f"no manifest that it knows names {put[0]}" if put and sst_of(ROOT, put[0]) not in named(last) else ""
 

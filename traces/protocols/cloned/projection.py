@@ -82,7 +82,7 @@ class Projection(clones.Trace):
             kind, _, rest = failure.signature.partition(":")
             failure.signature, failure.match = f"{kind}:clones.{rest}", None
             raise
-        self.ends[e.client, e.request] = (e, *self.ends.get((e.client, e.request), ()))
+        self.by_client[e.client].append(e)
 
     @staticmethod
     def _first(d: int) -> File:

@@ -111,8 +111,7 @@ class Root(database.Trace):
                 self._take(e)
         except self.alien as error:
             raise self._alien(error) from error
-        if e.request:
-            self.ends[e.client, e.request] = (e, *self.ends.get((e.client, e.request), ()))
+        self.by_client[e.client].append(e)
 
     def crashed(self, client: str) -> None:
         """Let a client crash whose last request was on another database."""

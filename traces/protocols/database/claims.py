@@ -104,7 +104,7 @@ class Claims(compaction.Trace):
     def lost(self, e: Event) -> None:
         """Take the end of a client's waiting for a request, or a crash. If the model has not seen the request, the client has
         lost nothing but its read of the boundary."""
-        asked = next(iter(self.ends.get((e.client, e.request), ())), None)
+        asked = next(self._same(e), None)
         if asked is None and e.key.endswith(".boundary"):
             key = compaction.BOUNDARIES[0 if compaction.of_manifest(e.key) else 1]
             asked = NEW(Event, (*e[:4], "get", key, "", *e[7:9], b"", *e[10:]))
@@ -123,7 +123,7 @@ class Claims(compaction.Trace):
 
     def arrive(self, e: Event) -> None:
         """Take a create that nobody waits for, and that joins the history."""
-        asked, *_ = self.ends[e.client, e.request]
+        asked = next(self._same(e))
         self.observe(NEW(Event, (*e[:5], asked.key, *e[6:8], "v", asked.body, *e[10:])))
 
     def told(self, e: Event) -> None:

@@ -153,6 +153,4 @@ def observed(of: Any, e: Event) -> None:
     """Let a part's trace take an event in the model's form. The store was judged before."""
     of.events.append(e)
     of._take(e)
-    if e.request:
-        request = e.client, e.request
-        of.ends[request] = (e, *of.ends.get(request, ()))
+    of.by_client[e.client].append(e)

@@ -80,7 +80,7 @@ class Log(wal.Trace):
 
     def _unlisted(self, e: Event) -> None:
         """Take the end of a client's waiting for a listing."""
-        asked = next(iter(self.ends.get((e.client, e.request), ())), None)
+        asked = next(self._same(e), None)
         if asked is not None:
             e = NEW(Event, (*e[:6], asked.condition, *e[7:]))
         elif not e.awaited:  # it had the response, which was not the last page
@@ -158,7 +158,7 @@ class Log(wal.Trace):
 
     def lost(self, e: Event) -> None:
         """Take the end of a client's waiting for a request on the manifest."""
-        asked = next(iter(self.ends.get((e.client, e.request), ())), None)
+        asked = next(self._same(e), None)
         if e.kind == "crash":
             if e.client.startswith("Writer"):
                 self.refiner.event(e.client, (0, 0, e.client, "crash"), crashes)

@@ -11,6 +11,7 @@ from highwater.traces.recorded.judge import ME, no_action, send, take
 from highwater.traces.recorded.orders import Refusal
 from highwater.traces.recorded.s3log import Body, Request
 from highwater.traces.recorded.s3store import ABSENT, Key
+from highwater.traces.recorded.systems import clones
 from highwater.traces.recorded.systems.facts import (
     NO_FACTS,
     NO_FILES,
@@ -164,7 +165,10 @@ def checks(facts: Facts, request: Request, place: Place) -> Refusal | None:
 
 
 def commits(facts: Facts, key: Key, file_id: int, where: Namespaced, file: Written) -> Refusal | None:
-    """Acknowledge. A history has one file of each id, so of two updates that were put there it has only the first."""
+    """Acknowledge. A history has one file of each id, so of two updates that were put there it has only the first. What is put
+    below a tombstone is in no history."""
+    if clones.is_sealed(facts, where.bucket, where.root):
+        return None
     before = facts.committed.get(key, file)
     first, update = (frozenset({(ME, f"of {one.client}, request {one.number}")}) for one in (before, file))
     s = files.Shared((files.File(first),), 0, NONE, first, NONE)
