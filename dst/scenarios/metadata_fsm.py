@@ -43,7 +43,7 @@ from highwater.traces.refine import refiner_of
 
 DISK_LIMIT_MS, ELECTION_TICKS, HEARTBEAT_TICKS = 300, 9, 4
 CONFIG = Config(horizon_ns=HORIZON_NS, delay_ns=10_500 * S, lease_ns=22_000 * S, failures=1, retry_failed_ns=3_000 * S, jobs=3,
-                levels=(Level(2, 3_000 * S), Level(2, 4_500 * S)), tombstones=2, hand_outs=2)
+                levels=(Level(2, 12_000 * S), Level(2, 4_500 * S)), tombstones=2, hand_outs=2)
 assert len(CONFIG.levels) == LEVELS
 MOST_BLOCKS = 9
 
@@ -74,13 +74,13 @@ class Shape(BaseShape):
     pause_ms: int = 40  # between two operations of a writer or reader, at most
 
 
-MOST = {"servers": 3, "adds": 3, "writers": 2, "readers": 2, "workers": 2, "retries": 3, "truncations": 4}
+MOST = {"servers": 3, "adds": 3, "writers": 2, "readers": 2, "workers": 2, "retries": 3, "truncations": 5}
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape.drawn(of, adds=(3, 2), retries=(3, 2), workers=(1, 1, 2), poll_ms=(200, 100), truncations=(2, 0, 4),
-                       jobs=(3, 2), transfers=(0, 2, 4), snapshot_entries=(12, 0, 30), keep_entries=(2, 0),
-                       skew_ms=(0, 300, 700), hardware=("usual",), pause_ms=(40, 1, 80),
+    return Shape.drawn(of, adds=(3, 2), retries=(3, 2), workers=(1, 1, 2), poll_ms=(200, 100), truncations=(3, 0, 5),
+                       jobs=(3, 2), transfers=(2, 0, 4), snapshot_entries=(12, 0, 30), keep_entries=(2, 0),
+                       skew_ms=(700, 0, 700), hardware=("usual",), pause_ms=(40, 1, 80),
                        chaos=(30, 45, 10))
 
 

@@ -20,8 +20,8 @@ from highwater.impl.node_world import NodeWorld
 from highwater.traces.protocols.metadata_fsm_calls import CALLS
 
 LATER_MS = 500  # a block that was acknowledged is added again after at most so long
-CLEANER_MS = 400  # between two commands of the cleaner, at most
-AHEAD_MS = (0, 0, 0, 500, 1_500, -150)  # of a writer's clock
+CLEANER_MS = 300  # between two commands of the cleaner, at most
+AHEAD_MS = (0, 0, 0, 500, 1_500, -180)  # of a writer's clock
 
 
 def block(ulid: str, level: int, tenant: str, data: tuple[str, ...]) -> Any:
@@ -112,6 +112,9 @@ async def cleaner(actors: Actors, client: Client, world: NodeWorld, group: Index
             there = sorted({unit for unit, _ in units.visible(view)})
             if not there:
                 continue
+            of_results = [unit for unit in there if unit.tenant]
+            if of_results and actors.choose(me.sites["of results"], 3):
+                there = of_results
             unit = there[actors.choose(me.sites["unit"], len(there))]
             command = truncation(term, unit, units.times(view, unit))
             if actors.choose(me.sites["late"], 3) == 0:
