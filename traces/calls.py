@@ -307,8 +307,12 @@ def judge_by_requests(trace: Any, e: Event) -> None:
 
 
 def misjudged(trace: Any, e: Event) -> str:
-    """Return why an answer does not fit the pages that its call was given; "" if it does."""
-    wrong = {listed_wrongly(old) for old in in_call(trace, e) if old.op == "list"} & {*trace.calls[e.keys[0]]}
+    """Return why an answer does not fit the pages that its call was given; "" if it does. A call may delete what has a wrong
+    name, with all that is there."""
+    deleted = {old.key for old in in_call(trace, e) if old.op == "delete"}
+    pages = [old._replace(keys=tuple(key for key in old.keys if key not in deleted)) if deleted and not old.truncated else old
+             for old in in_call(trace, e) if old.op == "list"]
+    wrong = {*map(listed_wrongly, pages)} & {*trace.calls[e.keys[0]]}
     if e.keys[2] == RETURNED and wrong:
         return f"it was listed {LISTED_WRONGLY[min(wrong)]}"
     if e.keys[1] not in {*LISTED_WRONGLY} - wrong or e.keys[1] in listed_to_tasks(trace, e.client):

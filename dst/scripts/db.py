@@ -3,7 +3,19 @@
 from itertools import chain
 
 from highwater.dst.script import LOST, Alone, Script, check, fails_with, same
-from highwater.dst.scripts.db_begun import all_of, another, change, latest, left, opened, options_of, sst_id, with_sst, world_of
+from highwater.dst.scripts.db_begun import (
+    MANIFESTS,
+    all_of,
+    another,
+    change,
+    latest,
+    left,
+    opened,
+    options_of,
+    sst_id,
+    with_sst,
+    world_of,
+)
 from highwater.impl.codecs.destroyed import HARD, Mark
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import WriterCheckpoint
@@ -627,6 +639,25 @@ async def outlived_by_a_late_put(_: Alone) -> None:
         await db.close()
 
 
+async def overtaken(alone: Alone) -> None:
+    """A poll has listed the manifest that its writer knows, and then sleeps. Meanwhile a later one is put, and the known one is
+    collected. The poll lists again."""
+    db = await opened(alone)
+    await db.put(b"a", b"1")
+    await db.flush()
+    number, manifest = await latest(alone)
+
+    async def collected_meanwhile() -> None:
+        await change(alone, lambda _: manifest._replace(last_l0_seq=7))
+        await alone.real.create(MANIFESTS.boundary_key, b"%d" % number)
+        await alone.real.delete(MANIFESTS.key(number))
+
+    alone.fails("get", MANIFESTS.boundary_key, collected_meanwhile)
+    await db.poll()
+    same(db.manifest.last_l0_seq, 7)
+    await db.close()
+
+
 async def neighbours(alone: Alone) -> None:
     """A new SST is put in front of those of others; the checkpoints of others stay, and that of the last writer goes."""
     await left(alone, [[Row(b"a", 1, VALUE, b"1")]])
@@ -648,4 +679,4 @@ SCRIPTS: tuple[Script, ...] = (
     life, empty, batches, misplaced, without_operator, options, ranges, operands, expiry, snapshots, steady_scans, full,
     replaced, memtables, waits_for_flush, waits_for_compaction, waits_for_others, scopes, doubtful_checkpoints, fenced,
     meanwhile, lost_replies, replays, follows, gone, gone_in_between, gone_for_good, ends, outlived,
-    outlived_by_a_late_put, neighbours)
+    outlived_by_a_late_put, overtaken, neighbours)

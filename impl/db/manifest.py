@@ -63,7 +63,7 @@ class WrittenManifest(SequencedManifest):
         return Known(WalManifest(value.writer_epoch, value.replay_after_wal_id), Committed(file_id, value))
 
     async def _newer(self, file_id: int) -> list[Listed]:
-        """List the files after this one. Raises NoLatest if the database was destroyed.
+        """List the files after this one. Raises NoLatest, or InvalidBoundary, if the database was destroyed.
 
         A destroyed database has no latest manifest, and ids of its WAL are free again. Who takes an empty listing for «nothing
         is new» acknowledges rows there. A PUT that was delayed in the network may even put this id back: another attempt for
@@ -73,8 +73,10 @@ class WrittenManifest(SequencedManifest):
             return []
         newer = [file for file in listed if file.id > file_id]
         if not newer:
-            if not listed or file_id <= await self.bounded.boundary.read():
+            if not listed:
                 raise NoLatest(f"{self.key!r} has no manifest any more: the database was destroyed")
+            if file_id <= await self.bounded.boundary.read():  # later files were put and collected since the listing
+                return await self._newer(file_id)
             self.seen, = listed
         return newer
 

@@ -105,10 +105,20 @@ def page(*keys: str, truncated: bool = False, after: str = "") -> Event:
     (page(WHERE.key(1), WHERE.key(2), truncated=True), ""), (page(), "")])
 def test_an_answer_fits_the_pages_of_its_call(listed, error):
     trace = named("sequenced_metadata_boundary").trace_of(drawn_shape(0))
-    trace.events = [listed, EMPTY]
+    trace.by_client["Writer#0"].append(listed)
     for says, kind in (("InvalidName", "definite"), ("ListingNeverEnds", "definite"), ("Committed", "returned")):
         told = EMPTY._replace(client="Writer#0", kind="told", keys=("current", says, kind))
         assert bool(misjudged(trace, told)) == (says != error if kind == "definite" else bool(error)), says
+
+
+def test_a_call_may_delete_what_has_a_wrong_name():
+    trace = named("sequenced_metadata_boundary").trace_of(drawn_shape(0))
+    strange = page("db/manifest/x1.manifest")
+    trace.by_client["Writer#0"].append(strange)
+    returned = EMPTY._replace(client="Writer#0", kind="told", keys=("collect", "list", "returned"))
+    assert misjudged(trace, returned)
+    trace.by_client["Writer#0"].append(strange._replace(op="delete", key=strange.keys[0], keys=(), status=204))
+    assert not misjudged(trace, returned)
 
 
 def recovery(*snapshots: int, first: int = 3, then: int = 3, says: str = "Recovered", op: str = "read") -> list[Event]:

@@ -71,6 +71,12 @@ def creates(facts: Facts, request: Request, key: Key, place: Place) -> Refusal |
     return created(facts, request, key, place)
 
 
+def is_behind(facts: Facts, key: Key, place: Place) -> bool:
+    """Return whether a file is put behind the boundary, where none is: it is in no history, and its client is told so when it
+    asks. It may have been delayed in the network, and be of an earlier epoch than its client has by now."""
+    return place.id <= facts.boundary.get(place.where, 0) and not facts.store.version(key)
+
+
 def created(facts: Facts, request: Request, key: Key, place: Place) -> Refusal | None:
     """The client knows its file. It may be sure of it at once, or after a check."""
     if heard(request):

@@ -59,6 +59,8 @@ class Slatedb:
         if op == "put" and place.folder != "gc" and not done(request):
             return facts.count("CreateConflict")
         if place.folder in SEQUENCED:
+            if op == "put" and sequences.is_behind(facts, key, place):
+                return sequences.created(facts, request, key, place)
             if op == "put":
                 mark = deletion.puts(facts, request, place) if place.folder == "manifest" else None
                 refusal = mark or sequences.creates(facts, request, key, place)

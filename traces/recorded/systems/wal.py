@@ -1,8 +1,8 @@
 """Map requests for objects of a write-ahead log to actions of write_ahead_log.
 
 No log shows where a writer is. It is taken to be as far as it can be, but not behind what is flushed. A record is acknowledged
-once it is put: fences take the place of the check of the manifest's epoch. Where fences are collected, no log shows whether it
-is acknowledged.
+once it is put: fences take the place of the check of the manifest's epoch. Where fences are collected, or deleted because the
+database is destroyed, no log shows whether it is acknowledged.
 """
 
 from highwater.model.abstract import write_ahead_log as log
@@ -11,6 +11,7 @@ from highwater.traces.recorded.judge import ME, send, take
 from highwater.traces.recorded.orders import Refusal
 from highwater.traces.recorded.s3log import Request
 from highwater.traces.recorded.s3store import ABSENT, Key
+from highwater.traces.recorded.systems import clones
 from highwater.traces.recorded.systems.facts import Facts, Place, heard
 
 
@@ -40,7 +41,8 @@ def appends(facts: Facts, request: Request, key: Key, place: Place) -> Refusal |
     if fence and epoch is not None:
         facts.store.put(facts.fences, (place.where, place.id), epoch)
         return facts.count("CreateFence")
-    refusal = accepts(facts, request, place, w, epoch) if epoch is not None and facts.knobs.FENCES else None
+    kept = facts.knobs.FENCES and not clones.is_sealed(facts, place.where.bucket, place.where.root)  # fences, by collectors
+    refusal = accepts(facts, request, place, w, epoch) if epoch is not None and kept else None
     return refusal or facts.count("CreateNext, of the WAL")
 
 
