@@ -255,7 +255,10 @@ class Trace(IndexTrace):
         (made,) = asked.compacted_blocks.new_blocks
         if self.block_of.get(made.id) != m.result_of(self.sources[name]):
             raise self._refused("Worker.Complete", f"the result of {name} is {self.block_of.get(made.id)}")
-        self._do("Complete", me=self.workers[lease])
+        me, new = self.workers[lease], m.result_of(self.sources[name])
+        if not self.refiner.local(me).ran and new in self.s.objects:
+            self._do("Run", me=me)  # a plan that came again has given it the same lease once more; its result is written
+        self._do("Complete", me=me)
 
     def _truncates(self, command: Any, entry: Entry, after: Shown) -> None:
         """A unit that was dropped has a tombstone with the log index of the entry."""
