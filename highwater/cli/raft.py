@@ -49,12 +49,13 @@ def serve_command(
         tick_ms: Annotated[int, typer.Option("--tick-ms", min=10, max=10_000, help="a follower waits 10 to 20 ticks before it "
                                              "stands for election")] = 100,
         snapshot_entries: Annotated[int, typer.Option("--snapshot-entries", min=1,
-                                                      help="from one snapshot to the next")] = 10_000) -> None:
+                                                      help="from one snapshot to the next")] = 10_000,
+        quiet: Annotated[bool, typer.Option("--quiet", help="log troubles only")] = False) -> None:
     """Run one node until SIGTERM or Ctrl-C. The exit code is 0 then, and 3 if its disk failed."""
     from highwater.cluster.server import OPTIONS, Settings, serve
     from highwater.cluster.service import BadService, loaded
 
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, force=True)
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING if quiet else logging.INFO, force=True)
     try:
         service = loaded(machine)
     except BadService as error:

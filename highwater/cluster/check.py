@@ -14,7 +14,7 @@ from highwater.impl.stores.memory_disk import MemoryDisk
 
 
 class Content(NamedTuple):
-    """What a folder has that can be opened."""
+    """The content of a folder that can be opened."""
 
     whose: FolderIdentity | None  # None: the node was never opened by a cluster's server
     node: str
@@ -30,7 +30,7 @@ class Content(NamedTuple):
 
 
 class NoFolder(Exception):
-    """There is no node's folder."""
+    """The folder is no node's."""
 
 
 async def checked(disk: Disk) -> Content:

@@ -39,7 +39,7 @@ OPTIONS = Options(Config(max_append_bytes=256 << 10))
 
 
 class Settings(NamedTuple):
-    """What one process of a cluster is started with. `nodes` names all of them, and where they are dialled."""
+    """The settings of one process of a cluster. `nodes`: the names of all of them, and where they are dialled."""
 
     folder: str
     node: str

@@ -53,7 +53,7 @@ def timed(disk: Disk, metrics: Metrics, seconds: Callable[[], float]) -> Disk:
 
 
 class TimedDisk:
-    """What `timed` returns."""
+    """A Disk whose syncs are measured; `timed` makes one."""
 
     def __init__(self, disk: Disk, metrics: Metrics, seconds: Callable[[], float]):
         self._disk, self._metrics, self._seconds = disk, metrics, seconds

@@ -14,7 +14,7 @@ FILE, TEMPORARY = "identity", "identity.tmp"
 
 
 class FolderIdentity(NamedTuple):
-    """Whose folder it is."""
+    """The owner of a folder."""
 
     cluster: str
     node: str

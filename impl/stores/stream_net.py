@@ -31,7 +31,7 @@ class AddressInUse(Definite):
 
 
 class Address(NamedTuple):
-    """Where a process listens."""
+    """An address at which a process listens."""
 
     host: str
     port: int
@@ -41,7 +41,7 @@ class Address(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who a process is, to others."""
+    """The name of a process, as it gives it to others."""
 
     cluster: str
     node: str

@@ -49,7 +49,8 @@ def memory_kib(pid: int) -> int:
 
 def judged(folder: Path, seconds: float, seed: int) -> tuple[Workload, Faults]:
     work, faults, three = asyncio.run(lived(folder, seconds, seed))
-    print(f"seed {seed}:", dict(faults.counts), dict(work.told), f"{len(work.history)} keys", f"{sum(map(len, work.history.values()))} calls")
+    print(f"seed {seed}: {dict(faults.counts)} {dict(work.told)}, {sum(map(len, work.history.values()))} calls of "
+          f"{len(work.history)} keys")
     assert not work.problems()
     for name in three.names:
         assert "Traceback" not in three.said(name)
