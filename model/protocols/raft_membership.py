@@ -222,13 +222,6 @@ def one_leader_per_term(c: Constants, s: Shared) -> bool:
     return len({t for t, *_ in s.leaders}) == len(s.leaders)
 
 
-def log_matching(c: Constants, s: Shared) -> bool:
-    """If two logs have an entry of the same term at the same place, they are equal up to there."""
-    logs = {*s.logs, *(log for *_, log in s.leaders)}
-    return all(a[:i] == b[:i] for a, b in combinations(logs, 2)
-               for i in range(1, min(len(a), len(b)) + 1) if a[i - 1][0] == b[i - 1][0])
-
-
 def leader_completeness(c: Constants, s: Shared) -> bool:
     """A leader of a later term has every committed entry."""
     return all(log[:len(of)] == of for t, of in committed(s) for term, _, log in s.leaders if term > t)
@@ -282,7 +275,6 @@ ROLES = {"Server": SERVER}
 
 ALWAYS = {
     "OneLeaderPerTerm": (None, one_leader_per_term),
-    "LogMatching": (None, log_matching),
     "LeaderCompleteness": (None, leader_completeness),
     "StateMachineSafety": (None, state_machine_safety),
 }
