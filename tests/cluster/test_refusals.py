@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -15,9 +16,11 @@ from tests.cluster.processes import LIMIT_S, MACHINE, ROOT, cluster
 from tests.support.certificates import Authority
 
 
-def highwater(*words: str) -> subprocess.CompletedProcess[str]:
+def highwater(*words: str, most_bytes: int = resource.RLIM_INFINITY) -> subprocess.CompletedProcess[str]:
+    """Run a command, none of whose files may grow beyond `most_bytes`."""
     return subprocess.run([sys.executable, "-m", "highwater", "raft", *words], cwd=ROOT, text=True, capture_output=True,
-                          timeout=LIMIT_S, env={**os.environ, "COLUMNS": "200"})
+                          timeout=LIMIT_S, env={**os.environ, "COLUMNS": "200"},
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes)))
 
 
 def serve(folder, node: str = "1", nodes: str = "", *more: str) -> subprocess.CompletedProcess[str]:
@@ -75,6 +78,12 @@ def test_a_second_process_in_one_folder(tmp_path):
             refused(check, 2, "another process works in this folder")
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("most_bytes", (50, 130))  # at its start, and at its first entry
+def test_a_full_disk(tmp_path, most_bytes):
+    words = ("serve", str(tmp_path / "1"), "--node", "1", "--nodes", nodes_of("1"), "--machine", MACHINE, "--tick-ms", "10")
+    refused(highwater(*words, most_bytes=most_bytes), 3, "there is no room for log-0000000000000001: File too large; make room")
 
 
 def test_two_nodes_of_one_name(tmp_path):
