@@ -1,6 +1,7 @@
 """The network between processes: who is heard, what is refused with one line, and what its queues do when they are full."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from highwater.impl.stores import frames
 from highwater.impl.stores.certificates import BadCertificate, Files, NotEncrypted, Tls, loaded
-from highwater.impl.stores.frames import CLIENT, PEER, HandshakeRefused, Hello, Malformed
+from highwater.impl.stores.frames import CLIENT, PEER, HandshakeRefused, Hello, Malformed, Welcome
 from highwater.impl.stores.stream_net import Address, AddressInUse, Identity, Limits, Link, StreamNet
 from highwater.impl.stores.system import Counters
 from highwater.servers.leash import free_port
@@ -212,6 +213,24 @@ def test_a_node_at_the_address_of_another_is_not_taken_for_it():
     asyncio.run(work())
 
 
+def test_who_answers_with_another_name_is_not_taken_for_the_peer():
+    async def work():
+        async def liar(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await frames.read_hello(reader, 1)
+            frames.welcome(writer, Welcome("9", "liar"))
+            await reader.read()
+            writer.close()
+
+        async with nets("1", "2") as two:
+            server = await asyncio.start_server(liar, *two.addresses["2"])
+            net = await two.start("1")
+            await until(lambda: told(net, "node '2' at", "it is node '9': correct the addresses"))
+            assert not connected(net, "2")
+            server.close()
+
+    asyncio.run(work())
+
+
 def test_a_port_in_use_is_one_line():
     async def work():
         async with nets("1", "2") as two:
@@ -313,6 +332,20 @@ def test_who_has_no_certificate_or_one_of_another_authority_is_not_heard(tmp_pat
             plain = await three.start("3")
             await until(lambda: told(a, "node '2'", "certificate") and told(plain, "closed without an answer"))
             assert not any(connected(net, peer) for net in three.open for peer in net.links)
+
+    asyncio.run(work())
+
+
+def test_a_client_without_a_certificate_is_not_served(tmp_path: Path):
+    async def work():
+        files = Authority(tmp_path).signed("one")
+        async with nets("1", "2") as two:
+            await two.start("1", tls=loaded(files))
+            bare = ssl.create_default_context(cafile=files.authority)
+            reader, writer = await asyncio.open_connection(*two.addresses["1"], ssl=bare)
+            with pytest.raises((OSError, Malformed)):
+                await frames.introduce(reader, writer, Hello(1, CLIENT, "main", "", "", "x"))
+            writer.close()
 
     asyncio.run(work())
 
