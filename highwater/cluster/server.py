@@ -173,9 +173,11 @@ async def running(settings: Settings, disk: Disk | None = None, step: core.Step 
             yield server
     finally:
         await net.close()
-        if node is not None:
-            await node.close()
-        await folder.close()
+        try:
+            if node is not None:
+                await node.close()
+        finally:
+            await folder.close()
 
 
 async def serve(settings: Settings, disk: Disk | None = None) -> str:
