@@ -6,7 +6,7 @@ from collections import Counter
 from random import Random
 
 from highwater.impl.errors import StoreError
-from tests.cluster.processes import Cluster, status
+from tests.cluster.processes import LIMIT_S, Cluster, status
 
 
 class Faults:
@@ -36,6 +36,14 @@ class Faults:
             async with self.cluster.client(limit_s=1.0) as client:
                 found = await status(client, name)
             name = found["leader"] if found and found["leader"] else name
+        return name
+
+    async def _started(self) -> str:
+        """Choose a node, and wait until it answers: before that a signal ends it at once."""
+        name = await self._node()
+        async with asyncio.timeout(LIMIT_S), self.cluster.client(limit_s=1.0) as client:
+            while await status(client, name) is None:
+                await asyncio.sleep(0.02)
         return name
 
     async def killed(self) -> None:
@@ -76,12 +84,12 @@ class Faults:
             proxy.heal()
 
     async def disk_full(self) -> None:
-        name = await self._node()
+        name = await self._started()
         self.cluster.fill_disk(name)
         await self._stops(name, "there is no room for")
 
     async def disk_failed(self) -> None:
-        name = await self._node()
+        name = await self._started()
         self.cluster.signal(name, signal.SIGUSR1)
         await self._stops(name, "the device does not answer")
 
@@ -100,6 +108,7 @@ class Faults:
                 pass  # no leader at the moment, or not in time
 
     async def rolling_restart(self) -> None:
+        await self.cluster.leader()
         for name in self.cluster.names:
             assert await self.cluster.stop(name) == 0
             self.cluster.start(name)

@@ -7,11 +7,12 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import IO, Any
 
 from highwater.cluster.client import Client
 from highwater.impl.errors import StoreError
@@ -38,6 +39,7 @@ class Cluster:
         self.proxies: dict[tuple[str, str], Proxy] = {}
         self.dialled: dict[tuple[str, str], Address] = {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.copiers: dict[str, threading.Thread] = {}
 
     async def open(self) -> None:
         for one in self.names:
@@ -58,8 +60,11 @@ class Cluster:
             wanted = {"parent": os.getpid(), "folder": str(self.folder / name), "node": name, "nodes": nodes,
                       "machine": MACHINE, "listen": self.addresses[name], "metrics": self.metrics[name], **self.options}
             command = [sys.executable, "-m", "tests.cluster.node", json.dumps(wanted)]
-            with self.log(name).open("ab") as log:
-                self.processes[name] = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT)
+            copier = threading.Thread(target=copy, args=(process.stdout, self.log(name)), daemon=True)
+            copier.start()
+            self.processes[name], self.copiers[name] = process, copier
 
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
@@ -88,6 +93,7 @@ class Cluster:
         async with asyncio.timeout(LIMIT_S):
             while process.poll() is None:
                 await asyncio.sleep(0.01)
+        self.copiers[name].join(LIMIT_S)
         return process.returncode
 
     def fill_disk(self, name: str) -> None:
@@ -111,6 +117,13 @@ class Cluster:
                     if leader is not None and leader["role"] == "leader" and leader["commit"] == leader["last"]:
                         return leader["node"]
                 await asyncio.sleep(0.02)
+
+
+def copy(pipe: IO[bytes], path: Path) -> None:
+    """Copy what a process says into a file. It has no file of its own, since a limit of file sizes would hold for that, too."""
+    with pipe, path.open("ab", buffering=0) as file:
+        while data := os.read(pipe.fileno(), 1 << 16):
+            file.write(data)
 
 
 async def status(client: Client, name: str) -> dict[str, Any] | None:

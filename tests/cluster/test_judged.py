@@ -60,7 +60,7 @@ def judged(folder: Path, seconds: float, seed: int) -> tuple[Workload, Faults]:
 
 def test_twenty_seconds_of_faults_lose_nothing(tmp_path):
     _, faults = judged(tmp_path, 20, seed=int.from_bytes(os.urandom(4)))
-    assert len(faults.counts) >= 5
+    assert len(faults.counts) >= 3  # kinds; on a quiet machine all nine
 
 
 def test_ten_minutes_of_faults_lose_nothing(tmp_path):
