@@ -15,6 +15,7 @@ from bench import (
     proof,
     recording,
     refinement,
+    replication,
     shrinking,
     simulation,
     strangers,
@@ -25,7 +26,7 @@ from bench.peers import simulators
 ALL = {"exploration": exploration, "exploration_on_disk": exploration_on_disk, "simulation": simulation, "database": database,
        "metadata_index": metadata_index,
        "simulators": simulators, "shrinking": shrinking, "proof": proof, "recording": recording, "checking": checking,
-       "refinement": refinement, "strangers": strangers,
+       "refinement": refinement, "replication": replication, "strangers": strangers,
        "client_test": client_test, "tables": tables,
        "campaigns": campaigns, "bulk": bulk, "gate": gate}
 

@@ -20,7 +20,8 @@ from highwater.dst.determinism.lint_sets import SCOPES, SET_METHODS, Sets, Whole
 ROOT = Path(__file__).parent.parent.parent  # the folder of the package `highwater`
 FOLDERS = ("impl", "dst", "traces", "model")
 OUTSIDE = ("impl/stores/s3.py", "impl/stores/local.py", "impl/stores/system.py",  # the world
-           "impl/stores/folder_disk.py", "impl/stores/node_system.py", "dst/campaign/", "dst/bulk/", "dst/spark/")
+           "impl/stores/folder_disk.py", "impl/stores/node_system.py", "impl/stores/frames.py", "impl/stores/stream_net.py",
+           "impl/stores/certificates.py", "dst/campaign/", "dst/bulk/", "dst/spark/")
 BESIDE = ("proof", "judge", "damage", "checks")  # parts of a user's protocol that do not run in the simulation
 
 

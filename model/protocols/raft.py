@@ -15,7 +15,7 @@ once it has accepted them as a follower does.
 A commit remembers the term in which it was made. Only later leaders must have the entry: a leader of an earlier term that has
 not heard of its successor may lack it.
 
-Pre-vote and check-quorum serve liveness and have no actions here. Changes of membership are not modelled.
+Pre-vote and check-quorum serve liveness and have no actions here. Changes of membership are in raft_membership.py.
 """
 
 from collections.abc import Iterator

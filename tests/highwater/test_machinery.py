@@ -13,7 +13,7 @@ from highwater.specs.runs import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 STEMS = sorted({*SCENARIOS, *(row.stem for row in rows()), *project.ours("model")})
-WORDS = ("checkpoints", "clones", "db", "destroy")  # stems that are words, too: a protocol's name only as a module of a room
+WORDS = ("checkpoints", "clones", "db", "destroy", "raft")  # stems that are words, too: named only as modules of a room
 NAMED = re.compile(rf"(?<![a-z0-9])({'|'.join(stem for stem in STEMS if stem not in WORDS)})(?![a-z0-9])"
                    rf"|(?<=protocols[./])({'|'.join(WORDS)})(?![a-z0-9])", re.IGNORECASE)
 MACHINERY = (  # rooms, with all below them but `PROTOCOLS`; and files

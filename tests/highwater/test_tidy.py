@@ -70,6 +70,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "highwater/probe": ({"highwater.recorder", "impl", "dst.world", "dst.scenarios", "traces.recorded"}, {"boto3", "botocore"}),
     "highwater/clients": ({"highwater.gate.exits", "highwater.gate.rows", "highwater.recorder", "traces.recorded",
                            "traces.store"}, set()),
+    "highwater/cluster": ({"impl"}, set()),
     "highwater/servers": ({"impl.stores"}, {"botocore"}),
     "highwater/conformance": (BELOW, set()),
     "highwater/gate": ({*BELOW, "highwater.conformance", "highwater.mutate", "highwater.reports.steps"}, {"numpy", "pyspark"}),

@@ -3,9 +3,7 @@ takes effect at one moment between call and return. PUT, PUT If-None-Match, PUT 
 atomic.
 
 This is for histories of real stores, where nobody knows when a request was applied. A simulated run knows that, and needs no
-search (traces/histories/linear.py). The search is that of Wing and Gong: take any operation that was called before the first
-return among those left, check that the register can answer so, go on, and backtrack. As in Lowe's variant, the pairs (set of
-operations done, value) that were tried are remembered.
+search (traces/histories/linear.py). The search is in order.py; sequential.py judges any other object by it.
 
 Each key is a separate register. This is sound because none of those requests touches two keys. A listing is a read of every
 key; `unlisted` adds the constraint that it shows one moment of several keys. An operation without a return may have happened or
@@ -14,6 +12,8 @@ not, at any time after its call. Versions are compared for equality only, so dig
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+from highwater.traces.histories.order import stuck
 
 PUT, CREATE, UPDATE, GET, GET_IF_CHANGED, LIST = "put", "create", "update", "get", "get_if_changed", "list"
 WRITES = (PUT, CREATE, UPDATE)
@@ -67,34 +67,14 @@ def of_key(key: str, history: list[Operation]) -> list[Operation]:
 # --- one register
 
 def unexplained(key: str, history: list[Operation]) -> str:
-    """Search depth first for an order of one key's operations; return "" or a description of the longest order.
-
-    A state is the set of operations done, as bits, and the object then.
-    """
+    """Search for an order of one key's operations; return "" or a description of the longest order."""
     versions = shown(history)
-    must = sum(1 << i for i, o in enumerate(history) if o.returned is not None)
-    stack: list[tuple[int, Object]] = [(0, None)]
-    tried = set(stack)
-    furthest = 0
-    while stack:
-        done, found = stack.pop()
-        if done & must == must:
-            return ""
-        furthest = max(furthest, done & must, key=int.bit_count)
-        for i in candidates(history, done):
-            possible, after = applied(history[i], found, versions)
-            state = done | 1 << i, after
-            if possible and state not in tried:
-                tried.add(state)
-                stack.append(state)
-    return told(key, history, furthest)
-
-
-def candidates(history: list[Operation], done: int) -> list[int]:
-    """Return the operations left that were called before any other operation left had returned."""
-    left = [i for i in range(len(history)) if not done >> i & 1]
-    first = min((end for i in left if (end := history[i].returned) is not None), default=None)
-    return [i for i in left if first is None or history[i].called < first]
+    found = stuck(history, None, lambda o, held: applied(o, held, versions))
+    if found is None:
+        return ""
+    done, left = found
+    return (f"{key}: {done} operations have an order, but none of these can be the next: "
+            + "; ".join(described(o) for o in left))
 
 
 def shown(history: list[Operation]) -> dict[bytes, str]:
@@ -125,13 +105,6 @@ def applied(o: Operation, found: Object, versions: dict[bytes, str]) -> tuple[bo
     if o.op == GET_IF_CHANGED and found is not None and found[1] == o.named:
         return o.result == UNCHANGED, found
     return o.result == (MISSING if found is None else found), found
-
-
-def told(key: str, history: list[Operation], done: int) -> str:
-    """Describe the longest prefix that has an order, and the operations that cannot come next."""
-    stuck = [history[i] for i in candidates(history, done) if history[i].returned is not None]
-    return (f"{key}: {done.bit_count()} operations have an order, but none of these can be the next: "
-            + "; ".join(described(o) for o in stuck))
 
 
 def described(o: Operation) -> str:

@@ -1,0 +1,58 @@
+"""Checks the folder of a node that does not run, with the same code that opens it, on a copy in memory: nothing is changed."""
+
+from typing import NamedTuple
+
+from highwater.impl.node_world import Disk
+from highwater.impl.raft import identity, snapshots
+from highwater.impl.raft.entries import last_index, last_term
+from highwater.impl.raft.identity import FolderIdentity
+from highwater.impl.raft.log import open_log, segment_names
+from highwater.impl.raft.records import record_at
+from highwater.impl.raft.segments import HEAD_FIELDS
+from highwater.impl.raft.snapshots import Snapshot
+from highwater.impl.stores.memory_disk import MemoryDisk
+
+
+class Content(NamedTuple):
+    """The content of a folder that can be opened."""
+
+    whose: FolderIdentity | None  # None: the node was never opened by a cluster's server
+    node: str
+    term: int
+    vote: str
+    snapshot: Snapshot
+    first: int  # the entries of the log
+    last: int
+    last_term: int
+    segments: int
+    unfinished: tuple[str, ...]  # snapshots that were never finished, which the next start removes
+    torn_bytes: int  # of a last write that was never acknowledged, which the next start removes
+
+
+class NoFolder(Exception):
+    """The folder is no node's."""
+
+
+async def checked(disk: Disk) -> Content:
+    """Read the whole folder as a start would. Raises DiskLocked, NoFolder, Damaged, OtherVersion."""
+    await disk.lock()
+    files = {name: await disk.read(name) for name in await disk.names()}
+    copy = MemoryDisk(files)
+    names = await segment_names(copy)
+    whose = identity.decoded(files[identity.FILE]) if identity.FILE in files else None
+    if not names:
+        raise NoFolder("no segment of a log is in it: it is no node's folder, or its node never started")
+    node = whose.node if whose else owner_of(files[names[0]])
+    snapshot, bad = await snapshots.load(copy)
+    opened, recovered = await open_log(copy, node, (snapshot.index, snapshot.term))
+    before = sum(len(body) for name, body in files.items() if name in names)
+    after = sum(len(body) for name, body in copy.files.items() if name in names)
+    log = recovered.log
+    return Content(whose, node, recovered.term, recovered.vote, snapshot, log.base_index + 1, last_index(log), last_term(log),
+                   len(opened.segments), tuple(name for name, _ in bad), max(before - after, 0))
+
+
+def owner_of(segment: bytes) -> str:
+    """Return the node whose segment it is, by its head; "" if that cannot be read."""
+    head = record_at(segment, 0)
+    return head.body[HEAD_FIELDS.size:].decode(errors="replace") if head is not None else ""

@@ -1,0 +1,124 @@
+"""Safety: bytes of another program, of another version or cluster, or cut on the way are never taken for a message.
+
+Frames over asyncio's streams: u32 length and the body, big-endian. The first frame of a connection is a hello, which names the
+version, the purpose, the cluster, the sender and whom it takes the receiver for. The receiver answers with a welcome, or with
+the reason of its refusal, and then closes the connection. So it does after a frame that is longer than allowed, too.
+"""
+
+import asyncio
+from struct import Struct, error
+from typing import NamedTuple
+
+from highwater.impl.errors import Definite
+
+MAGIC = b"hwframes"
+LENGTH, VERSION, TEXT = Struct(">I"), Struct(">H"), Struct(">H")
+HELLO_BYTES = 4096  # at most, of a hello and of its answer
+HANDSHAKE_S = 5.0
+PEER, CLIENT = "peer", "client"
+ACCEPTED, REFUSED = 1, 0
+
+
+class Malformed(Definite):
+    """The bytes are no frame of this protocol. The connection is closed."""
+
+
+class HandshakeRefused(Definite):
+    """The other side refuses the connection; the message has its reason."""
+
+
+class Hello(NamedTuple):
+    """The first frame of a connection."""
+
+    version: int
+    purpose: str  # PEER or CLIENT
+    cluster: str
+    sender: str  # a node's name; "" of a client
+    to: str  # the node that the sender wants; "": any
+    instance: str  # of the sender's process: two processes never have the same one
+
+
+class Welcome(NamedTuple):
+    """The answer to a hello that is accepted."""
+
+    node: str
+    instance: str
+
+
+async def read_frame(reader: asyncio.StreamReader, most_bytes: int) -> bytes | None:
+    """Return the next frame's body; None if the connection has ended between two frames. Raises Malformed, OSError."""
+    try:
+        (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+        if length > most_bytes:
+            raise Malformed(f"a frame of {length:,} bytes is announced, and at most {most_bytes:,} are taken")
+        return await reader.readexactly(length)
+    except asyncio.IncompleteReadError as cut:
+        if cut.expected == LENGTH.size and not cut.partial:
+            return None
+        raise Malformed(f"the connection ended within a frame: {len(cut.partial):,} of {cut.expected:,} bytes came") from None
+
+
+def framed(body: bytes) -> bytes:
+    return LENGTH.pack(len(body)) + body
+
+
+def texts_to(texts: tuple[str, ...]) -> bytes:
+    return b"".join(TEXT.pack(len(text.encode())) + text.encode() for text in texts)
+
+
+def texts_of(data: bytes, number: int) -> tuple[str, ...]:
+    """Return exactly so many texts. Raises Malformed."""
+    position, texts = 0, list[str]()
+    try:
+        for _ in range(number):
+            (length,) = TEXT.unpack_from(data, position)
+            position += TEXT.size + length
+            texts.append(data[position - length:position].decode())
+    except (error, UnicodeDecodeError) as problem:
+        raise Malformed(f"the texts of a handshake cannot be read: {problem}") from None
+    if position != len(data):
+        raise Malformed(f"the texts of a handshake take {position:,} bytes, and there are {len(data):,}")
+    return tuple(texts)
+
+
+def hello_to(hello: Hello) -> bytes:
+    return MAGIC + VERSION.pack(hello.version) + texts_to(hello[1:])
+
+
+def hello_of(data: bytes | None, version: int) -> Hello:
+    """Return the hello. One of another version is not read further than its version. Raises Malformed, HandshakeRefused."""
+    begin = len(MAGIC) + VERSION.size
+    if data is None or len(data) < begin or data[:len(MAGIC)] != MAGIC:
+        raise Malformed("the connection does not begin with a hello: it is of another program")
+    (theirs,) = VERSION.unpack_from(data, len(MAGIC))
+    if theirs != version:
+        raise HandshakeRefused(f"the version of the frames is {theirs} on one side and {version} on the other: start the same "
+                               "version of highwater on both")
+    return Hello(theirs, *texts_of(data[begin:], len(Hello._fields) - 1))
+
+
+async def introduce(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hello: Hello) -> Welcome:
+    """Say hello, and return the welcome. Raises HandshakeRefused, Malformed, OSError, TimeoutError."""
+    async with asyncio.timeout(HANDSHAKE_S):
+        writer.write(framed(hello_to(hello)))
+        await writer.drain()
+        answer = await read_frame(reader, HELLO_BYTES)
+    if not answer:
+        raise Malformed("the connection was closed without an answer to the hello")
+    if answer[0] != ACCEPTED:
+        raise HandshakeRefused(texts_of(answer[1:], 1)[0])
+    return Welcome(*texts_of(answer[1:], len(Welcome._fields)))
+
+
+async def read_hello(reader: asyncio.StreamReader, version: int) -> Hello:
+    """Raises Malformed, HandshakeRefused, OSError, TimeoutError."""
+    async with asyncio.timeout(HANDSHAKE_S):
+        return hello_of(await read_frame(reader, HELLO_BYTES), version)
+
+
+def welcome(writer: asyncio.StreamWriter, answer: Welcome) -> None:
+    writer.write(framed(bytes([ACCEPTED]) + texts_to(answer)))
+
+
+def refuse(writer: asyncio.StreamWriter, why: str) -> None:
+    writer.write(framed(bytes([REFUSED]) + texts_to((why[:1000],))))

@@ -1,0 +1,51 @@
+"""A folder's identity: what is refused, and that nothing is changed then."""
+
+import asyncio
+
+import pytest
+
+from highwater.impl.raft import identity
+from highwater.impl.raft.faults import Damaged, OtherNode
+from highwater.impl.raft.identity import FolderIdentity
+from highwater.impl.stores.memory_disk import MemoryDisk
+
+MINE = FolderIdentity("main", "1", ("1", "2"))
+
+
+def checked(disk: MemoryDisk, mine: FolderIdentity = MINE) -> bool:
+    before = dict(disk.files)
+    try:
+        return asyncio.run(identity.check(disk, mine))
+    finally:
+        assert disk.files == before
+
+
+def written() -> MemoryDisk:
+    disk = MemoryDisk()
+    asyncio.run(identity.write(disk, MINE))
+    return disk
+
+
+def test_a_folder_knows_whose_it_is_once_it_was_written():
+    assert not checked(MemoryDisk()) and checked(written())
+    assert [*written().files] == [identity.FILE]
+
+
+def test_an_unfinished_identity_is_none():
+    assert not checked(MemoryDisk({identity.TEMPORARY: b"{"}))
+
+
+@pytest.mark.parametrize("changed,why", (
+    ({"cluster": "other"}, "the folder is of cluster 'main', and this node was given 'other'"),
+    ({"node": "2"}, "the folder is of node '1', and this is node '2'"),
+    ({"voters": ("1", "2", "3")}, "the nodes of the group are 1, 2, and this node was given 1, 2, 3: two groups could lead"),
+))
+def test_somebody_elses_folder_is_refused(changed, why):
+    with pytest.raises(OtherNode, match=why):
+        checked(written(), MINE._replace(**changed))
+
+
+@pytest.mark.parametrize("content", (b"", b"{", b"[]", b"{}", b'{"cluster": "main", "node": "1"}', b"\xff"))
+def test_an_identity_that_cannot_be_read_is_damage(content):
+    with pytest.raises(Damaged, match="it does not name a cluster and a node"):
+        checked(MemoryDisk({identity.FILE: content}))
