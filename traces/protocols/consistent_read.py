@@ -19,7 +19,7 @@ A round takes several answers, and is one action of the model. It takes place at
 later leader is elected between these answers, it takes place before that election.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.model.protocols import consistent_read
 from highwater.model.protocols.consistent_read import Constants, leads
@@ -81,6 +81,13 @@ class Trace(NodeTrace):
         """Check the next event. Raises Failure."""
         super().observe(e)
         self.refiner.states = tuple(dict.fromkeys((*self.base, *[state for of in self.reads.values() for state in of.states])))
+
+    @property
+    def refiners(self) -> tuple[Refiner, ...]:
+        return self.refiner, self.raft.refiner
+
+    def standing(self) -> Any:
+        return super().standing(), self.raft.standing()
 
     def _take(self, e: Event) -> None:
         try:

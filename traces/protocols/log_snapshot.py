@@ -18,9 +18,8 @@ what they mean). The database is the scenario's machine: each of its calls is a 
 An entry of the model is numbered as it was written. A leader's first entry has no effect on the database.
 """
 
-from collections.abc import Iterator
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 from highwater.model.protocols import log_snapshot
 from highwater.model.protocols.log_snapshot import Constants, is_up
@@ -30,22 +29,14 @@ from highwater.traces.form import Keys
 from highwater.traces.nodes import NodeTrace
 from highwater.traces.protocols.log_snapshot_calls import CALLS, JUDGES
 from highwater.traces.protocols.raft import step_of
+from highwater.traces.protocols.raft_log import ENTRY, HEAD, is_segment, records_in
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses
 
 KEYS = Keys("", listed=("",))  # a disk's files may have any name
-RECORD = Struct(">IIBQQQ")  # length, checksum, type, index, term, batch; the body follows
 SNAPSHOT = Struct(">8sHQQ")  # magic, version, index, term
-PREFIX_BYTES = 8  # length and checksum, which the length does not count
-HEAD, HARD, ENTRY, LAST = 1, 2, 4, 0x80  # types of records; the bit of a batch's last one
 SINK = "snapshot.tmp"
 DONE = 200
-
-
-class Record(NamedTuple):
-    type: int
-    index: int
-    body: bytes
 
 
 def constants() -> Constants:
@@ -55,21 +46,6 @@ def constants() -> Constants:
 
 def refiner(c: Constants) -> Refiner:
     return refiner_without_witnesses(log_snapshot.model(c))
-
-
-def records_in(data: bytes) -> Iterator[Record]:
-    """Yield the records that are written together. Raises ValueError for other bytes."""
-    while data:
-        length, _, type_, index, _, _ = RECORD.unpack_from(data)
-        end = PREFIX_BYTES + length
-        if end > len(data) or type_ & ~LAST not in (HEAD, HARD, ENTRY):
-            raise ValueError(f"bytes of the log that are none of its records: {data[:40]!r}")
-        yield Record(type_ & ~LAST, index, data[RECORD.size:end])
-        data = data[end:]
-
-
-def is_segment(name: str) -> bool:
-    return name.startswith("log-")
 
 
 class Trace(NodeTrace):
@@ -96,8 +72,6 @@ class Trace(NodeTrace):
             self._told(e)
         elif e.kind == "died":
             self._died(e.client)
-        elif e.kind not in ("started", "sent", "received"):
-            raise self._refused("form", f"there is no {e.op!r} that is {e.kind!r}")
 
     # --- the disk
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from highwater.model.protocols.raft import led
 from highwater.traces.calls import NONE, Calls, Claim, definite, indefinite, returns
 from highwater.traces.event import Event
 
@@ -39,10 +40,13 @@ CALLS: Calls = {
 
 
 def right_index(trace: Any, e: Event, value: str) -> str:
-    """Some leader has committed an entry at the index that the answer tells."""
-    index = int(value)
-    upto = max((n for _, n in trace.refiner.shared().commits), default=0)
-    return "" if 0 < index <= upto else f"in the model {upto} entries are committed"
+    """Some leader has committed an entry at the index that the answer tells, and it is the caller's."""
+    index, s = int(value), trace.refiner.shared()
+    term, upto = max(((t, n) for t, n in s.commits if n >= index > 0), default=(0, 0))
+    if not upto:
+        return f"in the model {max((n for _, n in s.commits), default=0)} entries are committed"
+    entry = trace.bodies.get((index, led(s, term)[index - 1]), b"")
+    return "" if entry[1:] == e.body else f"entry {index} is {entry[1:].decode() or 'none of a caller'}"
 
 
 JUDGES: Mapping[str, Claim] = MappingProxyType({"index": right_index})

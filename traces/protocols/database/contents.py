@@ -141,14 +141,6 @@ def read_names(body: bytes) -> bytes:
 
 # --- a part's own state
 
-def copied(of: Any) -> Any:
-    """Return a copy that shares nothing that changes, but for refiners."""
-    again = object.__new__(type(of))
-    vars(again).update({name: copy(value) if isinstance(value, (list, dict, set)) or hasattr(value, "__copy__") else value
-                        for name, value in vars(of).items()})
-    return again
-
-
 def observed(of: Any, e: Event) -> None:
     """Let a part's trace take an event in the model's form. The store was judged before."""
     of.events.append(e)

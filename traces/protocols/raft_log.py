@@ -1,0 +1,114 @@
+"""Safety: a save counts as durable only if its entries, its term and its vote went into the log, and a sync returned after that.
+
+The bytes that a Raft server appends to its log are read here, and not by the server's code (impl/raft/records.py says what they
+mean). What a step asks to make durable must be written in that order, and nothing else may be.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from highwater.impl.codecs.crc32c import crc32c
+from highwater.traces.protocols.raft_servers import Save
+
+RECORD = Struct(">IIBQQQ")  # length, checksum of what follows, type, index, term, batch; the body follows
+PREFIX_BYTES = 8  # length and checksum, which the length does not count
+HEAD, HARD, CUT, ENTRY, LAST = 1, 2, 3, 4, 0x80  # types of records; the bit of a batch's last one
+
+
+class Record(NamedTuple):
+    type: int
+    index: int
+    term: int
+    body: bytes
+
+
+class Due(NamedTuple):
+    """A record that a save asks for. Of a hard state `vote`; of an entry, or of the snapshot after which the log begins anew,
+    `index`."""
+
+    number: int  # of the save
+    type: int
+    term: int
+    index: int = 0
+    vote: str = ""
+
+
+class Written(NamedTuple):
+    """The log of one server, as far as its appends show it."""
+
+    term: int = 0
+    vote: str = ""
+    last: int = 0
+    due: tuple[Due, ...] = ()  # not written yet
+    syncs: int = -1  # of its disk that had returned when it last wrote
+
+
+def is_segment(name: str) -> bool:
+    return name.startswith("log-")
+
+
+def records_in(data: bytes) -> Iterator[Record]:
+    """Yield the records that are written together. Raises ValueError for other bytes."""
+    while data:
+        if len(data) < RECORD.size:
+            raise ValueError(f"bytes of the log that are none of its records: {data!r}")
+        length, checksum, type_, index, term, _ = RECORD.unpack_from(data)
+        end = PREFIX_BYTES + length
+        if length < RECORD.size - PREFIX_BYTES or end > len(data) or crc32c(data[PREFIX_BYTES:end]) != checksum:
+            raise ValueError(f"a record of the log that does not fit its checksum: {data[:40]!r}")
+        yield Record(type_ & ~LAST, index, term, data[RECORD.size:end])
+        data = data[end:]
+
+
+def asked(log: Written, save: Save) -> Written:
+    """Return the log after a step that asks for a save."""
+    due, known = list(log.due), hard_state(log)
+    if save.base:
+        due.append(Due(save.number, HEAD, save.base[1], save.base[0]))
+    if (save.term, save.vote) != known:
+        due.append(Due(save.number, HARD, save.term, 0, save.vote))
+    due += [Due(save.number, ENTRY, term, index) for index, term in enumerate(save.terms, save.first)]
+    return log._replace(due=tuple(due))
+
+
+def hard_state(log: Written) -> tuple[int, str]:
+    """Return the term and vote that the log has once all that is due is written."""
+    return next(((due.term, due.vote) for due in reversed(log.due) if due.type == HARD), (log.term, log.vote))
+
+
+def written(log: Written, records: list[Record], syncs: int) -> Written | str:
+    """Return the log after an append, or why it is not one that the saves ask for."""
+    term, vote, last, due, begins = log.term, log.vote, log.last, list(log.due), records[0].type == HEAD
+    anew = begins and bool(due) and (due[0].type, due[0].index, due[0].term) == (HEAD, records[0].index, records[0].term)
+    if anew:
+        last = due.pop(0).index
+    for record in records[begins:]:
+        following = due[0] if due else None
+        if record.type == HARD and (record.term, record.body.decode()) == (term, vote) and begins:
+            continue  # a segment repeats what the one before has
+        if record.type == CUT:
+            if following is None or following.type != ENTRY or not record.index == following.index - 1 < last:
+                return f"it cuts its log of {last} entries after {record.index}"
+            last = record.index
+            continue
+        if following is None or following.type != record.type or following.term != record.term or (
+                following.vote != record.body.decode() if record.type == HARD else following.index != record.index):
+            return f"it writes {record}, and is to write {following or 'nothing'}"
+        if record.type == HARD:
+            term, vote = following.term, following.vote
+        elif record.index != last + 1:
+            return f"it writes entry {record.index} after {last}"
+        else:
+            last = record.index
+        due.pop(0)
+    if begins and not anew and records[0].index != last:
+        return f"it begins a segment after entry {records[0].index}, and has {last}"
+    return Written(term, vote, last, tuple(due), syncs)
+
+
+def why_not_durable(log: Written, number: int, syncs: int) -> str:
+    """Return why saves up to this number are not durable; "" if they are. `syncs`: of its disk that have returned."""
+    if log.due and log.due[0].number <= number:
+        return f"it has not written {log.due[0]}"
+    return "" if syncs > log.syncs else "no sync has returned since it was written"
