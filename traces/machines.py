@@ -38,10 +38,11 @@ class Machines:
         self.under_way: dict[int, tuple[str, str, bytes]] = {}  # message -> sender, receiver and content
         self.files: dict[str, Files] = {}  # node -> its files
         self.syncs: dict[str, int] = {}  # node -> syncs of files that returned
+        self.dirty: dict[str, frozenset[str]] = {}  # node -> files that no sync has covered since they were written
         self.unsynced: dict[str, frozenset[str]] = {}  # node -> names that no sync of its folder has covered
         self.locked: set[str] = set()  # nodes that have locked their folder
         self.failed: dict[str, int] = {}  # node -> when an operation of its disk failed
-        self.arrived: dict[str, bytes] = {}  # node -> content of the latest message that it received, and made no step of yet
+        self.arrived: dict[str, tuple[str, bytes]] = {}  # node -> the latest message that it made no step of yet: sender, content
 
     def __copy__(self) -> Self:
         return copied(self)
@@ -101,7 +102,7 @@ class Machines:
             sender, receiver, content = self.under_way.get(e.request, ("", "", b""))
             if (sender, receiver) != (e.key, client):
                 return f"{client} received message {e.request} of {e.key}, which nobody sent to it"
-            self.arrived[client] = content
+            self.arrived[client] = sender, content
             return ""
         if e.request in self.under_way:
             return f"{client} sends a message {e.request}, which is another one's number"
@@ -139,11 +140,20 @@ class Machines:
                 self.files[node] = {**files, name: e.body}
         elif op == "sync":
             self.syncs[node] = self.syncs.get(node, 0) + (status == OK)
+            self.dirty[node] = self.dirty.get(node, frozenset()) - ({name} if status == OK else frozenset())
         elif status in (OK, FAILED):
             self.files[node] = changed(files, e) if status == OK else doubtful(files, e)
+            self._wrote(e, node)
             if op == "rename" or (op == "create" and name not in files):
                 self.unsynced[node] = self.unsynced.get(node, frozenset()) | {e.condition or name}
         return ""
+
+    def _wrote(self, e: Event, node: str) -> None:
+        """Note which files have bytes that no sync has covered. A rename takes them along."""
+        dirty, name = self.dirty.get(node, frozenset()), e.key
+        left = dirty - {name, e.condition if e.op == "rename" else name}
+        written = e.op == "append" or (name in dirty and e.op in ("rename", "truncate"))
+        self.dirty[node] = left | {e.condition if e.op == "rename" else name} if written else left
 
 
 def operation(e: Event) -> str:

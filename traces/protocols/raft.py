@@ -16,18 +16,20 @@ no steps; a message that arrives must have been sent.
 """
 
 import json
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 from highwater.model.core import Model
 from highwater.model.protocols import raft
 from highwater.model.protocols.raft import Constants, Log, acked, led
+from highwater.traces.calls import untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.machines import OK, node_of
 from highwater.traces.nodes import NodeTrace
 from highwater.traces.protocols import raft_log, raft_messages, raft_servers
-from highwater.traces.protocols.raft_calls import CALLS, JUDGES
+from highwater.traces.protocols.raft_calls import CALLS, JUDGES, never_proposed, wrongly_read
 from highwater.traces.protocols.raft_log import Written
 from highwater.traces.protocols.raft_servers import LEADER, MESSAGES, Known, Save, Step
 from highwater.traces.refine import Match, Refiner
@@ -89,11 +91,14 @@ class Trace(NodeTrace):
         self.known: dict[str, Known] = {}  # server that is up -> what its latest step said
         self.commit: dict[str, int] = {}  # server -> its commit index
         self.written: dict[str, Written] = {}  # server that is up -> its log, by its appends
+        self.told: set[tuple] = set()  # what messages told that is no fact of the model: raft_messages.py
         self.bodies: dict[tuple[int, int], bytes] = {}  # index, term of an entry -> its kind and content
 
     def _take(self, e: Event) -> None:
         super()._take(e)
         kind = e.kind
+        if kind in ("told", "received") and node_of(e.client) not in self.known:
+            raise self._refused("form", f"{kind} {e.op} of {e.client}, whose server has made no step yet")
         if kind == "step":
             step = step_of(e.body)
             before = self._checked(e, step)
@@ -104,14 +109,17 @@ class Trace(NodeTrace):
             self._on_disk(e, node_of(e.client))
         elif kind == "told":
             self._told(e)
+            if why := never_proposed(self, e) if e.op == "failed" else wrongly_read(self, e):
+                raise untrue(self, e, e.op, why)
         elif kind == "died":
             self.known.pop(e.client, None)
 
     def _checked(self, e: Event, step: Step) -> Known | None:
         """Check a step by what is known of its server alone. Return what was known before."""
         me, before = e.client, self.known.get(e.client)
-        if e.op in MESSAGES and raft_messages.name_of(self.machines.arrived.pop(me, b"")) != e.op:
-            raise self._refused("message", f"{me} takes a step with {e.op}, and no such message has arrived since its last one")
+        if e.op in MESSAGES and (why := raft_messages.why_not_caused(
+                before, e.op, step, *self.machines.arrived.pop(me, ("", b"")))):
+            raise self._refused("message", f"{me} takes a step with {e.op}, and no such message has arrived since its last one: {why}")
         now = raft_servers.after(before, me, e.op, step)
         if isinstance(now, str):
             raise self._refused("Server.step", now)
@@ -119,27 +127,41 @@ class Trace(NodeTrace):
         log = self.written.get(me, Written())
         if step.found is not None:
             log = Written(*step.found[:2], now.last)
-        if step.synced:
+        if step.synced or step.found is not None:
             syncs, unsynced = self.machines.syncs.get(me, 0), self.machines.unsynced.get(me, ())
-            why = raft_log.why_not_durable(log, step.synced, syncs) or next(
-                (f"no sync of its folder covers {name}" for name in sorted(unsynced) if raft_log.is_segment(name)), "")
+            names = [name for name in sorted(unsynced) if raft_log.is_segment(name)]
+            why = f"no sync of its folder covers {names[0]}" if names else raft_log.why_not_durable(log, step.synced, syncs)
             if why:
                 raise self._refused("Server.disk", f"{me} takes save {step.synced} for durable, and {why}")
         self.written[me] = raft_log.asked(log, step.save) if step.save else log
         return before
 
     def _on_disk(self, e: Event, me: str) -> None:
-        """Follow what a server that runs writes to its log."""
-        if e.op != "append" or e.status != OK or me not in self.known or not raft_log.is_segment(e.key):
+        """Follow what a server writes to its log."""
+        if e.op == "rename" and e.condition in self.machines.dirty.get(me, ()):
+            raise self._refused("Server.disk", f"{me} gives {e.key} its name {e.condition} before it is synced")
+        if e.op != "append" or e.status != OK:
+            return
+        files = self.machines.files[me]
+        if me not in self.known:
+            if why := raft_log.why_not_recovered(me, e.key, e.body, files):
+                raise self._refused("Server.disk", f"{me}: {why}")
+            return
+        if not raft_log.is_segment(e.key):
             return
         records = list(raft_log.records_in(e.body))
-        now = raft_log.written(self.written[me], records, self.machines.syncs.get(me, 0))
+        now = raft_log.why_misplaced(me, e.key, e.body, files, records) or raft_log.written(
+            self.written[me], records, self.machines.syncs.get(me, 0))
         if isinstance(now, str):
             raise self._refused("Server.disk", f"{me}: {now}")
         self.written[me] = now
-        for record in records:
-            if record.type == raft_log.ENTRY and self.bodies.setdefault((record.index, record.term), record.body) != record.body:
-                raise self._refused("LogMatching", f"{me} writes another entry {record.index} of term {record.term} than a server did")
+        self._match(me, [(record.index, record.term, record.body) for record in records if record.type == raft_log.ENTRY])
+
+    def _match(self, me: str, entries: Iterable[tuple[int, int, bytes]]) -> None:
+        """Check that entries of one index and term are equal, wherever they are written or sent."""
+        for index, term, body in entries:
+            if self.bodies.setdefault((index, term), body) != body:
+                raise self._refused("LogMatching", f"{me} has another entry {index} of term {term} than a server has had")
 
     def _sends_message(self, e: Event) -> None:
         me, to = self.refiner.index[e.client], self.refiner.index.get(e.key)
@@ -147,9 +169,11 @@ class Trace(NodeTrace):
             raise self._refused("message", f"{e.client} sends to {e.key!r}")
         if e.client not in self.known:
             raise self._refused("message", f"{e.client} sends a message before its first step")
-        why = raft_messages.untrue(self.refiner.shared(), me, to, self.known[e.client], self.refiner.local(e.client).term, e.body)
+        known, durable = self.known[e.client], self.refiner.local(e.client).term
+        why = raft_messages.untrue(self.refiner.shared(), me, to, known, durable, e.body, self.told)
+        self._match(e.client, raft_messages.entries_in(e.body) if not why else ())
         if why:
-            raise self._refused("message", f"{e.client}, which is {self.known[e.client]}, tells {e.key} what is not so: {why}")
+            raise self._refused("message", f"{e.client}, which is {known}, tells {e.key} what is not so: {why}")
 
     # --- a step of a server
 

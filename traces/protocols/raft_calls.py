@@ -49,4 +49,22 @@ def right_index(trace: Any, e: Event, value: str) -> str:
     return "" if entry[1:] == e.body else f"entry {index} is {entry[1:].decode() or 'none of a caller'}"
 
 
+def never_proposed(trace: Any, e: Event) -> str:
+    """Return why an entry that a caller was told to have failed may have an effect; "" if it has none: no log has it yet."""
+    return "a log has it" if any(body[1:] == e.body for body in trace.bodies.values()) else ""
+
+
+def wrongly_read(trace: Any, e: Event) -> str:
+    """Return why a response cannot show what it does; "" if it can: a read shows what is committed, from the first entry on, and
+    nothing else shows anything."""
+    if CALLS[e.keys[0]][e.keys[1]].update != NONE or (e.op != "read" and not e.body):
+        return ""
+    s = trace.refiner.shared()
+    term, upto = max(s.commits, key=lambda one: (one[1], one[0]), default=(0, 0))
+    log = led(s, term)[:upto] if upto else ()
+    entries = [trace.bodies.get((index, of), b"") for index, of in enumerate(log, 1)]
+    committed, shown = [entry[1:] for entry in entries if len(entry) > 1], e.body.split()
+    return "" if e.op == "read" and b" ".join(committed[:len(shown)]) == e.body else f"{len(committed)} entries are committed"
+
+
 JUDGES: Mapping[str, Claim] = MappingProxyType({"index": right_index})

@@ -4,7 +4,7 @@ The bytes that a Raft server appends to its log are read here, and not by the se
 mean). What a step asks to make durable must be written in that order, and nothing else may be.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from struct import Struct
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from highwater.traces.protocols.raft_servers import Save
 
 RECORD = Struct(">IIBQQQ")  # length, checksum of what follows, type, index, term, batch; the body follows
 PREFIX_BYTES = 8  # length and checksum, which the length does not count
+HEAD_BYTES = 19  # of a segment's head, before the node's name: magic, version, number of the segment, whether the log begins anew
 HEAD, HARD, CUT, ENTRY, LAST = 1, 2, 3, 4, 0x80  # types of records; the bit of a batch's last one
 
 
@@ -44,21 +45,33 @@ class Written(NamedTuple):
     syncs: int = -1  # of its disk that had returned when it last wrote
 
 
+REWRITTEN = "rewritten"  # the newest segment, while it is written again
+
+
 def is_segment(name: str) -> bool:
     return name.startswith("log-")
 
 
 def records_in(data: bytes) -> Iterator[Record]:
     """Yield the records that are written together. Raises ValueError for other bytes."""
-    while data:
-        if len(data) < RECORD.size:
-            raise ValueError(f"bytes of the log that are none of its records: {data!r}")
-        length, checksum, type_, index, term, _ = RECORD.unpack_from(data)
-        end = PREFIX_BYTES + length
-        if length < RECORD.size - PREFIX_BYTES or end > len(data) or crc32c(data[PREFIX_BYTES:end]) != checksum:
-            raise ValueError(f"a record of the log that does not fit its checksum: {data[:40]!r}")
-        yield Record(type_ & ~LAST, index, term, data[RECORD.size:end])
-        data = data[end:]
+    at = 0
+    while at < len(data):
+        end = end_of(data, at)
+        if not end:
+            raise ValueError(f"bytes of the log that are none of its records: {data[at:at + 40]!r}")
+        _, _, type_, index, term, _ = RECORD.unpack_from(data, at)
+        yield Record(type_ & ~LAST, index, term, data[at + RECORD.size:end])
+        at = end
+
+
+def end_of(data: bytes, at: int) -> int:
+    """Return where the record that begins at `at` ends; 0 if there is none, or it does not fit its checksum."""
+    if len(data) < at + RECORD.size:
+        return 0
+    length, checksum, *_ = RECORD.unpack_from(data, at)
+    end = at + PREFIX_BYTES + length
+    fits = length >= RECORD.size - PREFIX_BYTES and end <= len(data) and crc32c(data[at + PREFIX_BYTES:end]) == checksum
+    return end if fits else 0
 
 
 def asked(log: Written, save: Save) -> Written:
@@ -70,6 +83,35 @@ def asked(log: Written, save: Save) -> Written:
         due.append(Due(save.number, HARD, save.term, 0, save.vote))
     due += [Due(save.number, ENTRY, term, index) for index, term in enumerate(save.terms, save.first)]
     return log._replace(due=tuple(due))
+
+
+def whole_bytes(data: bytes) -> int:
+    """Return how many bytes at the beginning of a segment are whole records."""
+    at = 0
+    while end := end_of(data, at):
+        at = end
+    return at
+
+
+def why_not_recovered(me: str, key: str, body: bytes, files: Mapping[str, bytes | None]) -> str:
+    """Return why a server cannot append this before its first step; "" if it can. `files`: after the append."""
+    if key == REWRITTEN:
+        newest = files[max(filter(is_segment, files))]
+        same = files.get(key) in (None, body) and (newest is None or newest[:whole_bytes(newest)] == body)
+        return "" if same else "it does not write its newest segment again as it is"
+    records = list(records_in(body)) if is_segment(key) else []
+    types = [record.type for record in records]
+    return why_misplaced(me, key, body, files, records) if types in ([], [HEAD, HARD]) else f"it begins a segment with {types}"
+
+
+def why_misplaced(me: str, key: str, body: bytes, files: Mapping[str, bytes | None], records: list[Record]) -> str:
+    """Return why records are at a wrong place of their segment, or in a wrong one; "" if they are not."""
+    content, begins = files.get(key), bool(records) and records[0].type == HEAD
+    if begins and records[0].body[HEAD_BYTES:].decode() != me:
+        return f"it begins {key} in the name of {records[0].body[HEAD_BYTES:].decode()}"
+    if content is None or not records or (content == body) == begins:
+        return ""
+    return f"its first append to {key} has no head" if content == body else f"it begins {key} again"
 
 
 def hard_state(log: Written) -> tuple[int, str]:

@@ -16,14 +16,15 @@ CAUSES = {  # what a step may do -> the inputs that may cause it
     "votes for another": ("RequestVote",),
     "adopts a term": (*MESSAGES, "Installed"),
     "wins the election": ("Vote", "Synced"),
+    "steps down": ("Tick", *MESSAGES, "Installed"),
     "asks for votes": ("Tick", "Campaign"),
     "puts entries into its log": ("Propose", "Append", "Vote", "Synced"),
     "begins its log anew": ("Installed",),
-    "learns of a commit": (RESTART, "Append", "Heartbeat", "Appended", "Synced", "Installed"),
+    "commits": ("Appended", "Synced", "Installed"),
+    "learns of a commit": (RESTART, "Append", "Heartbeat", "Installed"),
     "tells how far it agrees": ("Append", "Synced", "InstallSnapshot", "Installed"),
 }
-LEADER, CANDIDATE = "leader", "candidate"
-ROLES = ("follower", "pre-candidate", CANDIDATE, LEADER)
+FOLLOWER, PRE_CANDIDATE, CANDIDATE, LEADER = ROLES = ("follower", "pre-candidate", "candidate", "leader")
 
 
 class Save(NamedTuple):
@@ -73,6 +74,8 @@ def after(before: Known | None, me: str, op: str, step: Step) -> Known | str:
     save = step.save
     if step.term < before.term or step.commit < before.commit:
         return f"{me} goes back from term {before.term} and commit {before.commit} to term {step.term} and commit {step.commit}"
+    if max(step.commit, step.agreed) > step.last:
+        return f"{me} takes {step.commit} entries for committed and {step.agreed} for its leader's, and has {step.last}"
     if save is None and (step.term, step.last) != (before.term, before.last):
         return f"{me} has term {step.term} and {step.last} entries, of which it saved term {before.term} and {before.last}"
     known = before._replace(role=step.role, commit=step.commit)
@@ -102,10 +105,11 @@ def changes(before: Known, step: Step, me: str) -> Iterator[tuple[str, object]]:
     yield "votes for another", save and save.vote not in ("", me, before.vote)
     yield "adopts a term", later and save and save.vote != me
     yield "wins the election", step.role == LEADER != before.role
-    yield "asks for votes", step.role == "pre-candidate" != before.role
+    yield "steps down", step.role == FOLLOWER != before.role
+    yield "asks for votes", step.role == PRE_CANDIDATE != before.role
     yield "puts entries into its log", save and save.terms
     yield "begins its log anew", save and save.base
-    yield "learns of a commit", step.commit > before.commit
+    yield "commits" if step.role == LEADER else "learns of a commit", step.commit > before.commit
     yield "tells how far it agrees", step.agreed
 
 
@@ -113,7 +117,7 @@ def found(step: Step) -> Known:
     """Return what is known of a server by what it found when it started."""
     assert step.found is not None
     term, vote, base, terms = step.found
-    return Known("follower", term, vote, 0, base[0] + len(terms))
+    return Known(FOLLOWER, term, vote, 0, base[0] + len(terms))
 
 
 def length(last: int, save: Save) -> int:
