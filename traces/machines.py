@@ -18,6 +18,7 @@ ANSWERS = {  # operation of a disk -> statuses
     "sync_names": (OK, FAILED),
 }
 OF_THE_FOLDER = ("lock", "names", "sync_names")
+RESTART = "Restart"  # the first step of a node: it needs all that its disk has. Its tasks end in the moment of a failure
 LIVES = {"started": ("process",), "died": ("process", "machine")}
 REST = EMPTY[11:]  # of each event of a node: truncated, awaited, pending
 ANY = ""  # among the names of a folder: there may be further files
@@ -37,11 +38,11 @@ class Machines:
         self.last: dict[tuple[str, str], int] = {}  # client, kind -> number of its latest message or operation
         self.under_way: dict[int, tuple[str, str, bytes]] = {}  # message -> sender, receiver and content
         self.files: dict[str, Files] = {}  # node -> its files
-        self.syncs: dict[str, int] = {}  # node -> syncs of files that returned
         self.dirty: dict[str, frozenset[str]] = {}  # node -> files that no sync has covered since they were written
         self.unsynced: dict[str, frozenset[str]] = {}  # node -> names that no sync of its folder has covered
         self.locked: set[str] = set()  # nodes that have locked their folder
         self.failed: dict[str, int] = {}  # node -> when an operation of its disk failed
+        self.ended: set[str] = set()  # nodes and tasks with an operation that failed
         self.arrived: dict[str, tuple[str, bytes]] = {}  # node -> the latest message that it made no step of yet: sender, content
 
     def __copy__(self) -> Self:
@@ -59,13 +60,17 @@ class Machines:
             return f"{kind} {e.op} of {client}, and {node} is not up"
         if kind == "disk":
             return self._numbered(e) or operation(e) or self._on_disk(e, node)
-        if kind in ("step", "sent") and e.t_ms > self.failed.get(node, e.t_ms):  # its tasks end in that moment
+        if kind in ("step", "sent") and node in self.failed and (e.t_ms > self.failed[node] or e.op == RESTART):
             return f"{kind} {e.op} of {client} after an operation of its disk has failed"
         if kind in ("sent", "received"):
             return self._on_message(e, client)
         if e.request or e.key or e.condition or e.status:
             return f"{kind} {e.op} of {client} with a request, a key, a condition or a status"
         return f"a step of {client} that lists {e.keys}" if kind == "step" and e.keys else ""
+
+    def uncovered(self, node: str) -> frozenset[str]:
+        """Return the files and the names of a node that no sync has covered since they were written."""
+        return self.dirty.get(node, frozenset()) | self.unsynced.get(node, frozenset())
 
     # --- lives
 
@@ -82,9 +87,12 @@ class Machines:
         self.up.discard(node)
         self.locked.discard(node)
         self.failed.pop(node, None)
+        self.ended = {client for client in self.ended if node_of(client) != node}
         self.arrived.pop(node, None)
         if e.keys:
             self.files[node] = {ANY: None}
+        if e.op == "machine":  # what is left is durable
+            self.dirty[node] = self.unsynced[node] = frozenset()
         return ""
 
     # --- messages
@@ -116,10 +124,13 @@ class Machines:
         files = self.files.get(node, {})
         if (node in self.locked) == (op == "lock"):
             return f"{op} of {name!r} by {node}, which has {'' if node in self.locked else 'not '}locked its folder"
+        if e.client in self.ended:
+            return f"{op} of {name!r} by {e.client} after an operation of its has failed"
         if op == "lock" and status == OK:
             self.locked.add(node)
         if status not in (OK, MISSING):
             self.failed.setdefault(node, e.t_ms)
+            self.ended.add(e.client)
         if op == "names":
             if status == OK:
                 if any(name not in e.keys for name in files if name) or (ANY not in files and len(e.keys) != len(files)):
@@ -139,7 +150,6 @@ class Machines:
             if status == OK:
                 self.files[node] = {**files, name: e.body}
         elif op == "sync":
-            self.syncs[node] = self.syncs.get(node, 0) + (status == OK)
             self.dirty[node] = self.dirty.get(node, frozenset()) - ({name} if status == OK else frozenset())
         elif status in (OK, FAILED):
             self.files[node] = changed(files, e) if status == OK else doubtful(files, e)

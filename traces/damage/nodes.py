@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from struct import Struct
+from typing import Any
 
 from highwater.traces.damage.damage import changed
 from highwater.traces.damage.survivors import Equivalences, Survivor, claims_less, between_its_neighbours, same_but
@@ -76,17 +77,28 @@ def independent(one: Event, two: Event) -> bool:
     if kinds == {"disk"}:
         return {one.op, two.op} <= {*LOOKS} - {"lock"} or (
             one.client != two.client and one.key != two.key and "sync_names" not in (one.op, two.op))
-    return kinds != {"step"}
+    return kinds != {"step"} or (stays(one) == stays(two) and not changes(one) and not changes(two))
 
 
 def changes(e: Event) -> bool:
     """Return whether a step asked to write something, or was the first one of its process."""
-    return bool({"save", "found"} & json.loads(e.body).keys())
+    return bool({"save", "found"} & said(e).keys())
+
+
+def said(e: Event) -> dict[str, Any]:
+    """Return the body of a step; nothing if it is no document."""
+    return json.loads(e.body) if e.body[:1] == b"{" else {}
 
 
 def role(e: Event) -> tuple[str, int]:
-    step = json.loads(e.body)
-    return step["role"], step.get("term", 0)
+    step = said(e)
+    return step.get("role", ""), step.get("term", 0)
+
+
+def stays(e: Event) -> tuple:
+    """Return what a step says of its server, but for reads."""
+    step = said(e)
+    return (*role(e), step.get("commit", 0), step.get("last", 0), step.get("synced", 0), step.get("agreed", 0))
 
 
 MESSAGES_OF_STEPS = ("PreVote", "PreVoteReply", "RequestVote", "Vote", "Append", "Appended", "Conflict", "Heartbeat",
@@ -99,6 +111,8 @@ def commute(s: Survivor) -> bool:
     if not s.damage.kind.startswith("swap"):
         return False
     one, *between, two = s.good[s.damage.at:s.damage.to + 1]
+    if one._replace(t_ms=0) == two._replace(t_ms=0):
+        return True
     return independent(one, two) and all(independent(one, e) and independent(e, two) for e in between)
 
 
@@ -145,15 +159,18 @@ def tells_less(s: Survivor) -> bool:
     if s.before.kind != "sent" or not same_but(s, "body"):
         return False
     one, two = s.before.body, s.after.body
+    if one[1] in (FETCH_CHUNK, CHUNK):
+        return two[1:2] in (bytes([FETCH_CHUNK]), bytes([CHUNK]))
     if one[:HEAD_BYTES + INT.size] != two[:HEAD_BYTES + INT.size]:
         return False
     if one[1] == APPEND:
         return len(one) == len(two) == EMPTY_APPEND_BYTES
-    return len(one) == len(two) and one[1] in (HEARTBEAT, APPENDED, CONFLICT, HEARTBEAT_REPLY, READ_INDEX)
+    return len(one) == len(two) and one[1] in (HEARTBEAT, APPENDED, CONFLICT, HEARTBEAT_REPLY, READ_INDEX, INSTALL_SNAPSHOT)
 
 
 PRE_VOTES = 1, 2  # kinds of messages of Raft
 APPEND, APPENDED, CONFLICT, HEARTBEAT, HEARTBEAT_REPLY, READ_INDEX = 5, 6, 7, 8, 9, 11
+INSTALL_SNAPSHOT, FETCH_CHUNK, CHUNK = 10, 14, 15
 EMPTY_APPEND_BYTES = HEAD_BYTES + 4 * INT.size + 4  # of one without entries
 
 
@@ -163,15 +180,15 @@ def pre_vote(s: Survivor) -> bool:
 
 
 def read_before(s: Survivor) -> bool:
-    """Return whether a read shows what was committed a while before: no event tells when its call began."""
+    """Return whether a read shows what was committed a while before, or after: no event tells when it took place."""
     return (s.before.kind, s.before.op) == ("told", "read") and same_but(s, "body") and (
-        s.before.body.split()[:len(s.after.body.split())] == s.after.body.split())
+        s.before.body.startswith(s.after.body) or s.after.body.startswith(s.before.body))
 
 
 def says_no_more(s: Survivor) -> bool:
     """Return whether a step changed nothing but what its server knows of others: a later one may say that, or one before."""
     e = s.before
-    if e.kind != "step" or not (s.damage.kind in ("drop", "duplicate") or same_but(s, "client")) or changes(e):
+    if e.kind != "step" or not said(e) or not (s.damage.kind in ("drop", "duplicate") or same_but(s, "client")) or changes(e):
         return False
     before = next((o for o in reversed(s.good[:s.damage.at]) if (o.client, o.kind) == (e.client, "step")), None)
     return s.damage.kind == "duplicate" or (before is not None and (role(before) == role(e) or role(e)[0] == "follower"))
@@ -192,9 +209,11 @@ def empty_life(s: Survivor) -> bool:
 
 
 def never_proposed(s: Survivor) -> bool:
-    """Return whether another call failed as well: no node had the entry that it was about."""
-    if (s.before.kind, s.before.op) != ("told", "failed") or not same_but(s, "body"):
+    """Return whether another call failed as well: no node had the entry that it was about. Of an unknown one nothing is said."""
+    if s.before.kind != "told" or s.before.op not in ("failed", "unknown") or not same_but(s, "body"):
         return False
+    if s.before.op == "unknown":
+        return True
     body = s.after.body
     return not any(e.body == body for e in s.good[:s.damage.at] if e.kind == "told" and e.op in ("committed", "unknown"))
 
@@ -206,6 +225,9 @@ def created_again(s: Survivor) -> bool:
 def dead_is_dead(s: Survivor) -> bool:
     if s.before.kind != "died":
         return False
+    lives = [e.kind for e in of_node(s.before.client, s.good[:s.damage.at]) if e.kind in ("started", "died")]
+    if s.damage.kind == "drop":
+        return lives[-1:] != ["started"]
     return s.damage.kind == "duplicate" or same_but(s, "keys") or (same_but(s, "op") and not s.before.keys)
 
 
@@ -217,6 +239,21 @@ def looked_again(s: Survivor) -> bool:
     e = s.before
     return e.kind == "disk" and e.op in LOOKS and (s.damage.kind in ("repeat", "drop") or same_but(s, "client") or (
         same_but(s, "op") and s.after.op in LOOKS))
+
+
+def kept_longer(s: Survivor) -> bool:
+    """Return whether an old file stays: a server may remove it later."""
+    e = s.before
+    return (e.kind, e.op) == ("disk", "remove") and (s.damage.kind == "drop" or (same_but(s, "op") and s.after.op == "sync"))
+
+
+def answers_less(s: Survivor) -> bool:
+    """Return whether a step answered a round of heartbeats of which nobody made use."""
+    if s.before.kind != "step" or not same_but(s, "body"):
+        return False
+    one, two = said(s.before), said(s.after)
+    notes = [note for note, *_ in one.pop("reads", [])]
+    return notes == ["answer"] and not two.pop("reads", []) and one == two
 
 
 def died_at_once(s: Survivor) -> bool:
@@ -233,7 +270,7 @@ def told_again(s: Survivor) -> bool:
 
 
 READ_BEFORE: Equivalences = {
-    "read before": ("no event tells when the call began, so it may have read what was committed then", read_before)}
+    "read before": ("no event tells when it took place, so it may show fewer committed entries, or more", read_before)}
 OF_NODES: Equivalences = {
     "a number is a name": ("the numbers of this client's messages, or of its operations, still rise, and no other event has it",
                            number_is_a_name),
@@ -243,7 +280,8 @@ OF_NODES: Equivalences = {
     "sent again": ("a node may send a message twice", sent_again),
     "delivered twice": ("a network may deliver a message twice", delivered_twice),
     "caused nothing": ("the message caused no step, so it may have been lost", caused_nothing),
-    "tells less": ("a message may tell less than its sender knows, or begin a round of its own", tells_less),
+    "tells less": ("a message may tell less than its sender knows, begin a round of its own, or carry a part of a snapshot, which its "
+                   "receiver checks", tells_less),
     "says no more": ("the step only took note of something, which its server may do in the step before or after", says_no_more),
     "another cause": ("a server may stand for election because its time is over, or because it was told to", another_cause),
     "empty life": ("the process ended before anything of it was seen", empty_life),
@@ -253,6 +291,8 @@ OF_NODES: Equivalences = {
     "dead is dead": ("a process ends once or twice, and a machine that loses nothing ends as a process does", dead_is_dead),
     "a task of the node": ("which task of a node works with its disk says nothing", task_of_the_node),
     "looked or synced again": ("a process may look at its disk, or sync it, more or less often than it has to", looked_again),
+    "kept longer": ("an old file may be removed later, or after a restart", kept_longer),
+    "answers less": ("an answer to a round of heartbeats may be lost", answers_less),
     "died at once": ("the process ended before it used the answer of its disk", died_at_once),
     "claims less": ("a caller received no result, or an indeterminate one", claims_less),
     "told again": ("a caller received a true result twice", told_again),

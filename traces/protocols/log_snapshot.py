@@ -57,7 +57,7 @@ class Trace(NodeTrace):
         super().__init__(refiner, namespace, skew_ms)
         self.names: dict[int, str] = {}  # number of an entry -> the update in it; "" for an entry without effect
         self.heads: dict[str, int] = {}  # segment -> the index after which it begins
-        self.sink, self.synced = bytearray(), False  # the snapshot's file, and whether it is synced
+        self.sink, self.synced = b"", False  # the snapshot's file, and whether it is synced
         self.failed = ""  # the write or sync of the log that failed in this life
         self.verified = 0  # index of the latest snapshot that has read back
         self.loaded: tuple[str, ...] = ()  # what a restart gave to the database
@@ -84,7 +84,7 @@ class Trace(NodeTrace):
             self._on_log(e, me)
         elif is_segment(e.key) and e.op == "remove":
             self._cuts(e, me)
-        elif e.op == "read" and e.status == DONE and e.body == bytes(self.sink) != b"":
+        elif e.op == "read" and e.status == DONE and e.body == self.sink != b"":
             self.verified = self._sunk()
             self._keep(me, "FinishSnapshot", lambda s: s.snapshot.upto == self.verified, "a snapshot reads back")
 
@@ -117,7 +117,7 @@ class Trace(NodeTrace):
     def _on_sink(self, e: Event, me: str) -> None:
         """Follow the snapshot's file, until it has its name. What is left of an earlier life's is removed at a restart."""
         if e.op == "create":
-            self.sink, self.synced = bytearray(), False
+            self.sink, self.synced = b"", False
         elif e.op == "append" and e.status == DONE:
             self.sink += e.body
             self.synced = False
@@ -179,7 +179,7 @@ class Trace(NodeTrace):
         if self.failed and self.refiner.local(me).pc == "Writing":
             self._do(me, "FailSync", None)
         self._do(me, "Crash", None)
-        self.failed, self.verified, self.loaded, self.sink, self.synced = "", 0, (), bytearray(), False
+        self.failed, self.verified, self.loaded, self.sink, self.synced = "", 0, (), b"", False
 
     # --- one action
 

@@ -26,7 +26,7 @@ from highwater.model.protocols.raft import Constants, Log, acked, led
 from highwater.traces.calls import untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
-from highwater.traces.machines import OK, node_of
+from highwater.traces.machines import OK, Files, node_of
 from highwater.traces.nodes import NodeTrace
 from highwater.traces.protocols import raft_log, raft_messages, raft_servers
 from highwater.traces.protocols.raft_calls import CALLS, JUDGES, never_proposed, wrongly_read
@@ -59,11 +59,16 @@ def step_of(body: bytes) -> Step:
     save, found = said.pop("save", None), said.pop("found", None)
     if save is not None:
         number, term, vote, first, terms, base = save
-        save = Save(number, term, vote, first, tuple(terms), base and tuple(base))
+        save = Save(number, term, vote, first, tuple(terms), base and pair(base))
     if found is not None:
         term, vote, base, terms = found
-        found = term, vote, tuple(base), tuple(terms)
+        found = term, vote, pair(base), tuple(terms)
     return NOTHING._replace(**said, save=save, found=found)
+
+
+def pair(of: list[int]) -> tuple[int, int]:
+    index, term = of
+    return index, term
 
 
 NOTHING = Step("", 0, 0, 0, None, 0, 0, None)
@@ -91,12 +96,13 @@ class Trace(NodeTrace):
         self.known: dict[str, Known] = {}  # server that is up -> what its latest step said
         self.commit: dict[str, int] = {}  # server -> its commit index
         self.written: dict[str, Written] = {}  # server that is up -> its log, by its appends
+        self.counted: dict[tuple[str, int, str], int] = {}  # server, term, follower -> index up to which that told it their logs agree
         self.told: set[tuple] = set()  # what messages told that is no fact of the model: raft_messages.py
         self.bodies: dict[tuple[int, int], bytes] = {}  # index, term of an entry -> its kind and content
 
     def _take(self, e: Event) -> None:
+        kind, files = e.kind, self.machines.files.get(node_of(e.client), {})
         super()._take(e)
-        kind = e.kind
         if kind in ("told", "received") and node_of(e.client) not in self.known:
             raise self._refused("form", f"{kind} {e.op} of {e.client}, whose server has made no step yet")
         if kind == "step":
@@ -105,8 +111,10 @@ class Trace(NodeTrace):
             self._steps(e.client, before, step)
         elif kind == "sent":
             self._sends_message(e)
+        elif kind == "received":
+            raft_messages.counted(self.counted, e.client, *self.machines.arrived[e.client])
         elif kind == "disk":
-            self._on_disk(e, node_of(e.client))
+            self._on_disk(e, node_of(e.client), files)
         elif kind == "told":
             self._told(e)
             if why := never_proposed(self, e) if e.op == "failed" else wrongly_read(self, e):
@@ -123,21 +131,23 @@ class Trace(NodeTrace):
         now = raft_servers.after(before, me, e.op, step)
         if isinstance(now, str):
             raise self._refused("Server.step", now)
+        if e.op == "Installed" and not any(name.startswith(f"snapshot-{step.commit:016d}-") for name in self.machines.files[me]):
+            raise self._refused("Server.Install", f"{me} takes a snapshot up to {step.commit} for installed, and its disk has none")
         self.known[me] = now
         log = self.written.get(me, Written())
         if step.found is not None:
             log = Written(*step.found[:2], now.last)
         if step.synced or step.found is not None:
-            syncs, unsynced = self.machines.syncs.get(me, 0), self.machines.unsynced.get(me, ())
-            names = [name for name in sorted(unsynced) if raft_log.is_segment(name)]
-            why = f"no sync of its folder covers {names[0]}" if names else raft_log.why_not_durable(log, step.synced, syncs)
+            why = raft_log.why_not_durable(log, step.synced, self.machines.uncovered(me))
             if why:
                 raise self._refused("Server.disk", f"{me} takes save {step.synced} for durable, and {why}")
         self.written[me] = raft_log.asked(log, step.save) if step.save else log
         return before
 
-    def _on_disk(self, e: Event, me: str) -> None:
-        """Follow what a server writes to its log."""
+    def _on_disk(self, e: Event, me: str, before: Files) -> None:
+        """Follow what a server writes to its log. `before`: its files before that."""
+        if why := raft_log.why_not_done(e, before, me in self.known):
+            raise self._refused("Server.disk", f"{me}: {why}")
         if e.op == "rename" and e.condition in self.machines.dirty.get(me, ()):
             raise self._refused("Server.disk", f"{me} gives {e.key} its name {e.condition} before it is synced")
         if e.op != "append" or e.status != OK:
@@ -150,8 +160,7 @@ class Trace(NodeTrace):
         if not raft_log.is_segment(e.key):
             return
         records = list(raft_log.records_in(e.body))
-        now = raft_log.why_misplaced(me, e.key, e.body, files, records) or raft_log.written(
-            self.written[me], records, self.machines.syncs.get(me, 0))
+        now = raft_log.why_misplaced(me, e.key, e.body, files, records) or raft_log.written(self.written[me], records)
         if isinstance(now, str):
             raise self._refused("Server.disk", f"{me}: {now}")
         self.written[me] = now
@@ -207,6 +216,10 @@ class Trace(NodeTrace):
                                 f"is {w} with {len(led(s, w.term)) if w.pc == 'Leader' else 0}")
         own = step.commit > max(w.commit, self.commit.get(me, 0)) and led(s, w.term)[step.commit - 1:step.commit] == (w.term,)
         self.commit[me] = step.commit
+        others = [name for name in self.refiner.index if self.counted.get((me, step.term, name), 0) >= step.commit and name != me]
+        if own and len(others) < len(s.logs) // 2:
+            raise self._refused("Server.AdvanceCommit", f"{me} commits entry {step.commit}, of which it heard from "
+                                f"{' and '.join(others) or 'nobody'}")
         if own:
             self._do(me, "AdvanceCommit", (step.commit,))
         else:

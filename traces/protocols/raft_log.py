@@ -4,11 +4,12 @@ The bytes that a Raft server appends to its log are read here, and not by the se
 mean). What a step asks to make durable must be written in that order, and nothing else may be.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from struct import Struct
 from typing import NamedTuple
 
 from highwater.impl.codecs.crc32c import crc32c
+from highwater.traces.event import Event
 from highwater.traces.protocols.raft_servers import Save
 
 RECORD = Struct(">IIBQQQ")  # length, checksum of what follows, type, index, term, batch; the body follows
@@ -42,9 +43,9 @@ class Written(NamedTuple):
     vote: str = ""
     last: int = 0
     due: tuple[Due, ...] = ()  # not written yet
-    syncs: int = -1  # of its disk that had returned when it last wrote
 
 
+SINK = "snapshot.tmp"
 REWRITTEN = "rewritten"  # the newest segment, while it is written again
 
 
@@ -85,6 +86,20 @@ def asked(log: Written, save: Save) -> Written:
     return log._replace(due=tuple(due))
 
 
+def why_not_done(e: Event, files: Mapping[str, bytes | None], runs: bool) -> str:
+    """Return why a server does not do this to a file; "" if it may. `files`: before that. `runs`: it has made its first step."""
+    op, name = e.op, e.key
+    if op == "create" and (name in files if is_segment(name) else name not in (REWRITTEN, SINK)):
+        return f"it makes {name}"
+    if op == "append" and not (is_segment(name) or name in (REWRITTEN, SINK)):
+        return f"it appends to {name}"
+    if op == "remove" and runs:
+        alike = sorted(of for of in files if of.startswith(name[:4]) and of != SINK)
+        if alike[-1:] == [name] or (is_segment(name) and alike[:1] != [name]):
+            return f"it removes {name}, and has {', '.join(alike)}"
+    return "" if op != "truncate" else f"it cuts {name}"
+
+
 def whole_bytes(data: bytes) -> int:
     """Return how many bytes at the beginning of a segment are whole records."""
     at = 0
@@ -119,7 +134,7 @@ def hard_state(log: Written) -> tuple[int, str]:
     return next(((due.term, due.vote) for due in reversed(log.due) if due.type == HARD), (log.term, log.vote))
 
 
-def written(log: Written, records: list[Record], syncs: int) -> Written | str:
+def written(log: Written, records: list[Record]) -> Written | str:
     """Return the log after an append, or why it is not one that the saves ask for."""
     term, vote, last, due, begins = log.term, log.vote, log.last, list(log.due), records[0].type == HEAD
     anew = begins and bool(due) and (due[0].type, due[0].index, due[0].term) == (HEAD, records[0].index, records[0].term)
@@ -146,11 +161,12 @@ def written(log: Written, records: list[Record], syncs: int) -> Written | str:
         due.pop(0)
     if begins and not anew and records[0].index != last:
         return f"it begins a segment after entry {records[0].index}, and has {last}"
-    return Written(term, vote, last, tuple(due), syncs)
+    return Written(term, vote, last, tuple(due))
 
 
-def why_not_durable(log: Written, number: int, syncs: int) -> str:
-    """Return why saves up to this number are not durable; "" if they are. `syncs`: of its disk that have returned."""
+def why_not_durable(log: Written, number: int, unsynced: Iterable[str]) -> str:
+    """Return why saves up to this number are not durable; "" if they are. `unsynced`: the files, and the names, that no sync has
+    covered since they were written."""
     if log.due and log.due[0].number <= number:
         return f"it has not written {log.due[0]}"
-    return "" if syncs > log.syncs else "no sync has returned since it was written"
+    return next((f"no sync covers what is written to {name}" for name in sorted(unsynced) if is_segment(name)), "")

@@ -122,6 +122,13 @@ CAUSED: dict[str, Callable[[Known, Step, str, bytes], str]] = {
     "Append": of_append, "Heartbeat": of_heartbeat, "Appended": of_appended, "Vote": of_vote, "RequestVote": of_request}
 
 
+def counted(so_far: dict[tuple[str, int, str], int], me: str, sender: str, body: bytes) -> None:
+    """Count what a follower tells of its log. The same index in an earlier term is another one."""
+    if name_of(body) == "Appended":
+        term, index = TWO.unpack(body[2:])
+        so_far[me, term, sender] = max(index, so_far.get((me, term, sender), 0))
+
+
 def log_of(s: Shared, me: int, server: Known, term: int) -> Log | None:
     """Return the log of the sender if it leads this term."""
     if server.role != LEADER or server.term != term:

@@ -93,6 +93,8 @@ def after(before: Known | None, me: str, op: str, step: Step) -> Known | str:
         return f"{me} takes save {step.synced} for durable, after {before.synced}, and has asked for {before.number}"
     if wrong := [what for what, so in changes(before, step, me) if so and op not in CAUSES[what]]:
         return f"{me} {wrong[0]} in a step with {op}"
+    if op == "Installed" and not (save and save.base) and step.commit == before.commit:
+        return f"{me} takes a snapshot for installed, and learns nothing of it"
     if (op == "Synced") != bool(step.synced) or (op == "Propose" and not (save and save.terms and step.role == LEADER)):
         return f"{me} takes a step with {op} that does nothing of the kind"
     return known._replace(synced=step.synced or before.synced)
