@@ -70,14 +70,14 @@ def independent(one: Event, two: Event) -> bool:
     if node_of(one.client) != node_of(two.client):
         return {one.kind, two.kind} != {"sent", "received"} or one.request != two.request
     kinds = {one.kind, two.kind}
-    if kinds == {"step", "disk"}:
-        return any(e.op in LOOKS and e.op != "lock" for e in (one, two) if e.kind == "disk")
+    if kinds == {"step", "disk"}:  # another task works with the disk, or only looks
+        return any(e.client != node_of(e.client) or (e.op in LOOKS and e.op != "lock") for e in (one, two) if e.kind == "disk")
     if kinds & {"started", "died"} or any(e.kind == "step" and e.op == "Restart" for e in (one, two)):
         return False
     if kinds == {"disk"}:
         return {one.op, two.op} <= {*LOOKS} - {"lock"} or (
-            one.client != two.client and one.key != two.key and "sync_names" not in (one.op, two.op))
-    return kinds != {"step"} or (stays(one) == stays(two) and not changes(one) and not changes(two))
+            one.client != two.client and one.key != two.key)
+    return kinds != {"step"} or "dump" in (one.op, two.op) or (stays(one) == stays(two) and not changes(one) and not changes(two))
 
 
 def changes(e: Event) -> bool:
@@ -257,8 +257,9 @@ def answers_less(s: Survivor) -> bool:
 
 
 def died_at_once(s: Survivor) -> bool:
-    """Return whether the process ended before it did anything with what its disk answered."""
-    return s.before.kind == "disk" and s.damage.kind in ("drop", "edit", "repeat") and all(e.kind == "received" for e in life(s))
+    """Return whether the process ended in the moment in which its disk answered, or did nothing any more."""
+    return s.before.kind == "disk" and s.damage.kind in ("drop", "edit", "repeat") and all(
+        e.kind == "received" or e.t_ms == s.before.t_ms for e in life(s))
 
 
 def another_caller(s: Survivor) -> bool:

@@ -81,6 +81,7 @@ class Trace(NodeTrace):
         self.reads: dict[str, Pending] = {}  # caller -> its read
         self.terms: list[int] = []  # of each entry that is committed
         self.counts = [0]  # of entries of callers among the first so many
+        self.names: set[str] = set()  # of all reads
         self.elected: list[int] = []  # the terms whose election took place in the model
         self.rounds: dict[tuple[str, int], int] = {}  # leader, term -> its latest round of heartbeats
         self.answers: dict[tuple[str, int], int] = {}  # server, term -> the latest round that it answered
@@ -108,7 +109,8 @@ class Trace(NodeTrace):
             self._follows(e.client, step)
             if e.op == "Read" and [note for note, *_ in step.reads[:1]] != [BEGIN]:
                 raise self._refused("Server.Begin", f"{e.client} takes a read, and does not say which")
-            if (places := [ORDER.index(note) for note, *_ in step.reads]) != sorted(places):
+            places = [ORDER.index(note) for note, *_ in step.reads]
+            if places != sorted(places) or any(step.reads.count(note) > 1 for note in step.reads):
                 raise self._refused("Server.step", f"{e.client} has the notes {step.reads}")
             for note, *of in step.reads:
                 if e.op not in CAUSES[note]:
@@ -173,15 +175,16 @@ class Trace(NodeTrace):
     def _notes(self, me: str, term: int, note: str, of: list) -> None:
         if note == BEGIN:
             name, caller = of
-            if caller in self.reads or node_of(caller) == caller or node_of(caller) not in self.refiner.index:
-                raise self._refused("Server.Begin", f"{me} takes a read of {caller}, which is no caller, or reads already")
+            if name in self.names or caller in self.reads or node_of(caller) == caller or node_of(caller) not in self.refiner.index:
+                raise self._refused("Server.Begin", f"{me} takes a read of {caller}, which is no caller, or reads already, or under a name that another read had")
+            self.names.add(name)
             self.reads[caller] = self._on(Pending(name, me, self.base, self.base), me, "Begin", (), begun=True)
         elif note == INDEX:
             self._takes_index(me, term, *of)
         elif note == ROUND:
             number, = of
-            if number <= self.rounds.get((me, term), 0):
-                raise self._refused("Server.Round", f"{me} begins round {number} of term {term} after {self.rounds[me, term]}")
+            if number != self.rounds.get((me, term), 0) + 1:
+                raise self._refused("Server.Round", f"{me} begins round {number} of {term} after {self.rounds.get((me, term), 0)}")
             self.rounds[me, term] = number
         elif note == ANSWER:
             of_term, number = of

@@ -1,4 +1,5 @@
-"""Map the disk of one server, and its database, to the actions of model/protocols/log_snapshot.py.
+"""Map the disk of one server, and its database, to the actions of model/protocols/log_snapshot.py. The server is a Raft group of
+its own, so traces/protocols/raft.py judges its steps, too.
 
 The bytes that go to the disk are read here, and not by the code of the server (impl/raft/records.py, impl/raft/snapshots.py say
 what they mean). The database is the scenario's machine: each of its calls is a `step` event.
@@ -26,17 +27,19 @@ from highwater.model.protocols.log_snapshot import Constants, is_up
 from highwater.traces.calls import untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
+from highwater.traces.machines import node_of
 from highwater.traces.nodes import NodeTrace
 from highwater.traces.protocols.log_snapshot_calls import CALLS, JUDGES
+from highwater.traces.protocols import raft
 from highwater.traces.protocols.raft import step_of
-from highwater.traces.protocols.raft_log import ENTRY, HEAD, is_segment, records_in
-from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.protocols.raft_log import ENTRY, HEAD, SINK, is_segment, records_in
+from highwater.traces.refine import STUTTER, Failure, Match, Refiner, refiner_of
 from highwater.traces.trace import refiner_without_witnesses
 
 KEYS = Keys("", listed=("",))  # a disk's files may have any name
 SNAPSHOT = Struct(">8sHQQ")  # magic, version, index, term
-SINK = "snapshot.tmp"
 DONE = 200
+OF_THE_DATABASE = ("apply", "dump", "load")
 
 
 def constants() -> Constants:
@@ -55,6 +58,7 @@ class Trace(NodeTrace):
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
+        self.raft = raft.Trace(refiner_of(raft.refiner, raft.constants(1)), namespace, skew_ms)
         self.names: dict[int, str] = {}  # number of an entry -> the update in it; "" for an entry without effect
         self.heads: dict[str, int] = {}  # segment -> the index after which it begins
         self.sink, self.synced = b"", False  # the snapshot's file, and whether it is synced
@@ -62,16 +66,39 @@ class Trace(NodeTrace):
         self.verified = 0  # index of the latest snapshot that has read back
         self.loaded: tuple[str, ...] = ()  # what a restart gave to the database
 
+    @property
+    def refiners(self) -> tuple[Refiner, ...]:
+        return self.refiner, self.raft.refiner
+
+    def standing(self) -> Any:
+        return super().standing(), self.raft.standing()
+
     def _take(self, e: Event) -> None:
         super()._take(e)
+        if e.kind == "step" and e.op in OF_THE_DATABASE:
+            if not is_up(self.refiner.local(e.client)) and e.op != "load":
+                raise self._refused("form", f"{e.op} of {e.client}, which has not started")
+        else:
+            self._check_applied(e)
+            try:
+                self.raft._take(e)
+            except Failure as failure:
+                failure.states = self.refiner.unpacked()  # of this model, as all failures here
+                raise
         if e.kind == "disk":
-            self._on_disk(e, e.client.partition("/")[0])
+            self._on_disk(e, node_of(e.client))
         elif e.kind == "step":
             self._on_step(e)
         elif e.kind == "told":
             self._told(e)
         elif e.kind == "died":
             self._died(e.client)
+
+    def _check_applied(self, e: Event) -> None:
+        """Check that the database has all that is committed, before the next step, and before a caller hears anything."""
+        server = self.raft.known.get(node_of(e.client))
+        if server and e.kind in ("step", "told") and all(s.index < server.commit for s, *_ in self.refiner.unpacked()):
+            raise self._refused("Server.Apply", f"{e.client} goes on, and has not applied entry {server.commit}")
 
     # --- the disk
 
@@ -146,6 +173,8 @@ class Trace(NodeTrace):
             self._without_effect(me, unheard=False)
             number = max((number for number, name in self.names.items() if name == e.body.decode()), default=0)
             self._do(me, "Apply", number)
+            if self.refiner.shared().index > self.raft.known[me].commit:
+                raise self._refused("Server.Apply", f"{me} applies entry {self.refiner.shared().index}, and has not committed it")
             self._without_effect(me, unheard=True)
         elif e.op == "dump":
             self._do(me, "BeginSnapshot")

@@ -150,7 +150,11 @@ class Trace(NodeTrace):
             raise self._refused("Server.disk", f"{me}: {why}")
         if e.op == "rename" and e.condition in self.machines.dirty.get(me, ()):
             raise self._refused("Server.disk", f"{me} gives {e.key} its name {e.condition} before it is synced")
-        if e.op != "append" or e.status != OK:
+        if e.op != "append":
+            return
+        if me in self.known and raft_log.is_segment(e.key):  # a failed write may be found after a restart
+            self._match(me, [(of.index, of.term, of.body) for of in raft_log.records_in(e.body) if of.type == raft_log.ENTRY])
+        if e.status != OK:
             return
         files = self.machines.files[me]
         if me not in self.known:
@@ -164,7 +168,6 @@ class Trace(NodeTrace):
         if isinstance(now, str):
             raise self._refused("Server.disk", f"{me}: {now}")
         self.written[me] = now
-        self._match(me, [(record.index, record.term, record.body) for record in records if record.type == raft_log.ENTRY])
 
     def _match(self, me: str, entries: Iterable[tuple[int, int, bytes]]) -> None:
         """Check that entries of one index and term are equal, wherever they are written or sent."""
