@@ -43,7 +43,7 @@ class Machines:
         self.locked: set[str] = set()  # nodes that have locked their folder
         self.failed: dict[str, int] = {}  # node -> when an operation of its disk failed
         self.ended: set[str] = set()  # nodes and tasks with an operation that failed
-        self.arrived: dict[str, tuple[str, bytes]] = {}  # node -> the latest message that it made no step of yet: sender, content
+        self.arrived: dict[str, tuple[str, bytes]] = {}  # node -> sender and content of the latest message, until its step
 
     def __copy__(self) -> Self:
         return copied(self)

@@ -1,5 +1,5 @@
-"""Check a trace of nodes: the order of its events, what their machines can have done (traces/machines.py), and what callers were
-told by the table of calls.
+"""Check a trace of nodes: the order of its events, what their machines can have done (traces/machines.py), and what callers
+were told by the table of calls.
 
 A mapping of nodes says in `_take` what their steps, messages and disks are in its model.
 """

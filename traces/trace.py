@@ -132,7 +132,7 @@ class Trace:
         return (self.refiner,)
 
     def standing(self) -> Any:
-        """Return all that decides what becomes of further events, in a form that can be compared; None if it has no such form."""
+        """Return all that decides what becomes of further events, so that it can be compared; None if it cannot."""
         return None
 
     # --- a protocol's own

@@ -117,8 +117,8 @@ def survivors(good: Good, each: Callable[[Event, Damage, bool], None]) -> Iterat
         after = states_of(trace)
         for found in damages(events, i, words):
             damaged = resumed(here, states)
-            noticed = refused(damaged, found.events[i:], standings and partial(stands_as, damaged, standings[found.to + 1:])) or \
-                shows_harm(found.events)
+            is_good = partial(stands_as, damaged, standings[found.to + 1:]) if standings else None
+            noticed = refused(damaged, found.events[i:], is_good) or shows_harm(found.events)
             each(e, found, bool(noticed))
             if not noticed:
                 yield Survivor(events, found, where, knew, good.of.clients, partial(updates_in, trace))

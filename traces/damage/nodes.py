@@ -1,8 +1,8 @@
 """Safety: a survivor is explained only if nodes, their disks and their network could have produced the damaged trace as well.
 
-These equivalences hold for the traces of all nodes. They rest on four facts. A message may be lost, late or doubled. What a node
-asks of its disk and does not use need not have been asked. What two nodes do commutes, unless a message goes between. A process
-that ended leaves only its disk.
+These equivalences hold for the traces of all nodes. They rest on four facts. A message may be lost, late or doubled. What a
+node asks of its disk and does not use need not have been asked. What two nodes do commutes, unless a message goes between. A
+process that ended leaves only its disk.
 """
 
 import json
@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any
 
 from highwater.traces.damage.damage import changed
-from highwater.traces.damage.survivors import Equivalences, Survivor, claims_less, between_its_neighbours, same_but
+from highwater.traces.damage.survivors import Equivalences, Survivor, between_its_neighbours, claims_less, same_but
 from highwater.traces.event import Event
 from highwater.traces.machines import node_of
 
@@ -65,8 +65,8 @@ def life(s: Survivor) -> Iterator[Event]:
 
 
 def independent(one: Event, two: Event) -> bool:
-    """Return whether two events may happen in either order. What a message, a step or a caller tells must be so in both: that is
-    judged with each of them."""
+    """Return whether two events may happen in either order. What a message, a step or a caller tells must be so in both: that
+    is judged with each of them."""
     if node_of(one.client) != node_of(two.client):
         return {one.kind, two.kind} != {"sent", "received"} or one.request != two.request
     kinds = {one.kind, two.kind}
@@ -77,7 +77,9 @@ def independent(one: Event, two: Event) -> bool:
     if kinds == {"disk"}:
         return {one.op, two.op} <= {*LOOKS} - {"lock"} or (
             one.client != two.client and one.key != two.key)
-    return kinds != {"step"} or "dump" in (one.op, two.op) or (stays(one) == stays(two) and not changes(one) and not changes(two))
+    if kinds != {"step"} or "dump" in (one.op, two.op):
+        return True
+    return stays(one) == stays(two) and not changes(one) and not changes(two)
 
 
 def changes(e: Event) -> bool:
@@ -176,7 +178,7 @@ EMPTY_APPEND_BYTES = HEAD_BYTES + 4 * INT.size + 4  # of one without entries
 
 def pre_vote(s: Survivor) -> bool:
     """Return whether a message that promises nothing became another one of this kind."""
-    return s.before.kind == "sent" and same_but(s, "body") and s.before.body[1] in PRE_VOTES and s.after.body[1:2] in (b"\1", b"\2")
+    return s.before.kind == "sent" and same_but(s, "body") and {*s.before.body[1:2], *s.after.body[1:2]} <= {*PRE_VOTES}
 
 
 def read_before(s: Survivor) -> bool:
@@ -209,7 +211,8 @@ def empty_life(s: Survivor) -> bool:
 
 
 def never_proposed(s: Survivor) -> bool:
-    """Return whether another call failed as well: no node had the entry that it was about. Of an unknown one nothing is said."""
+    """Return whether another call failed as well: no node had the entry that it was about. Of an unknown one nothing is
+    said."""
     if s.before.kind != "told" or s.before.op not in ("failed", "unknown") or not same_but(s, "body"):
         return False
     if s.before.op == "unknown":
@@ -281,8 +284,8 @@ OF_NODES: Equivalences = {
     "sent again": ("a node may send a message twice", sent_again),
     "delivered twice": ("a network may deliver a message twice", delivered_twice),
     "caused nothing": ("the message caused no step, so it may have been lost", caused_nothing),
-    "tells less": ("a message may tell less than its sender knows, begin a round of its own, or carry a part of a snapshot, which its "
-                   "receiver checks", tells_less),
+    "tells less": ("a message may tell less than its sender knows, begin a round of its own, or carry a part of a snapshot, "
+                   "which its receiver checks", tells_less),
     "says no more": ("the step only took note of something, which its server may do in the step before or after", says_no_more),
     "another cause": ("a server may stand for election because its time is over, or because it was told to", another_cause),
     "empty life": ("the process ended before anything of it was seen", empty_life),

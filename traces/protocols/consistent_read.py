@@ -175,22 +175,25 @@ class Trace(NodeTrace):
     def _notes(self, me: str, term: int, note: str, of: list) -> None:
         if note == BEGIN:
             name, caller = of
-            if name in self.names or caller in self.reads or node_of(caller) == caller or node_of(caller) not in self.refiner.index:
-                raise self._refused("Server.Begin", f"{me} takes a read of {caller}, which is no caller, or reads already, or under a name that another read had")
+            if caller in self.reads or node_of(caller) == caller or node_of(caller) not in self.refiner.index:
+                raise self._refused("Server.Begin", f"{me} takes a read of {caller}, which is no caller, or reads already")
+            if name in self.names:
+                raise self._refused("Server.Begin", f"{me} takes a read of {caller} as {name}, as which another was taken")
             self.names.add(name)
             self.reads[caller] = self._on(Pending(name, me, self.base, self.base), me, "Begin", (), begun=True)
         elif note == INDEX:
             self._takes_index(me, term, *of)
         elif note == ROUND:
             number, = of
-            if number != self.rounds.get((me, term), 0) + 1:
-                raise self._refused("Server.Round", f"{me} begins round {number} of {term} after {self.rounds.get((me, term), 0)}")
+            latest = self.rounds.get((me, term), 0)
+            if number != latest + 1:
+                raise self._refused("Server.Round", f"{me} begins round {number} of term {term} after {latest}")
             self.rounds[me, term] = number
         elif note == ANSWER:
             of_term, number = of
             begun = max((of_round for (_, then), of_round in self.rounds.items() if then == of_term), default=0)
             if not self.answers.get((me, of_term), 0) < number <= begun:
-                raise self._refused("Server.Round", f"{me} answers round {number} of term {of_term}, of which {begun} have begun")
+                raise self._refused("Server.Round", f"{me} answers round {number} of term {of_term}, and {begun} have begun")
             self.answers[me, of_term] = number
             self._confirms(of_term)
         else:

@@ -1,5 +1,5 @@
-"""Map the disk of one server, and its database, to the actions of model/protocols/log_snapshot.py. The server is a Raft group of
-its own, so traces/protocols/raft.py judges its steps, too.
+"""Map the disk of one server, and its database, to the actions of model/protocols/log_snapshot.py. The server is a Raft group
+of its own, so traces/protocols/raft.py judges its steps, too.
 
 The bytes that go to the disk are read here, and not by the code of the server (impl/raft/records.py, impl/raft/snapshots.py say
 what they mean). The database is the scenario's machine: each of its calls is a `step` event.
@@ -29,8 +29,8 @@ from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.machines import node_of
 from highwater.traces.nodes import NodeTrace
-from highwater.traces.protocols.log_snapshot_calls import CALLS, JUDGES
 from highwater.traces.protocols import raft
+from highwater.traces.protocols.log_snapshot_calls import CALLS, JUDGES
 from highwater.traces.protocols.raft import step_of
 from highwater.traces.protocols.raft_log import ENTRY, HEAD, SINK, is_segment, records_in
 from highwater.traces.refine import STUTTER, Failure, Match, Refiner, refiner_of
@@ -173,8 +173,9 @@ class Trace(NodeTrace):
             self._without_effect(me, unheard=False)
             number = max((number for number, name in self.names.items() if name == e.body.decode()), default=0)
             self._do(me, "Apply", number)
-            if self.refiner.shared().index > self.raft.known[me].commit:
-                raise self._refused("Server.Apply", f"{me} applies entry {self.refiner.shared().index}, and has not committed it")
+            index = self.refiner.shared().index
+            if index > self.raft.known[me].commit:
+                raise self._refused("Server.Apply", f"{me} applies entry {index}, and has not committed it")
             self._without_effect(me, unheard=True)
         elif e.op == "dump":
             self._do(me, "BeginSnapshot")

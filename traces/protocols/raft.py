@@ -96,7 +96,7 @@ class Trace(NodeTrace):
         self.known: dict[str, Known] = {}  # server that is up -> what its latest step said
         self.commit: dict[str, int] = {}  # server -> its commit index
         self.written: dict[str, Written] = {}  # server that is up -> its log, by its appends
-        self.counted: dict[tuple[str, int, str], int] = {}  # server, term, follower -> index up to which that told it their logs agree
+        self.counted: dict[tuple[str, int, str], int] = {}  # server, term, follower -> how far that agrees
         self.told: set[tuple] = set()  # what messages told that is no fact of the model: raft_messages.py
         self.bodies: dict[tuple[int, int], bytes] = {}  # index, term of an entry -> its kind and content
 
@@ -127,12 +127,13 @@ class Trace(NodeTrace):
         me, before = e.client, self.known.get(e.client)
         if e.op in MESSAGES and (why := raft_messages.why_not_caused(
                 before, e.op, step, *self.machines.arrived.pop(me, ("", b"")))):
-            raise self._refused("message", f"{me} takes a step with {e.op}, and no such message has arrived since its last one: {why}")
+            raise self._refused("message", f"{me} takes a step with {e.op}, and no such message came since its last one: {why}")
         now = raft_servers.after(before, me, e.op, step)
         if isinstance(now, str):
             raise self._refused("Server.step", now)
-        if e.op == "Installed" and not any(name.startswith(f"snapshot-{step.commit:016d}-") for name in self.machines.files[me]):
-            raise self._refused("Server.Install", f"{me} takes a snapshot up to {step.commit} for installed, and its disk has none")
+        snapshot = f"snapshot-{step.commit:016d}-"
+        if e.op == "Installed" and not any(name.startswith(snapshot) for name in self.machines.files[me]):
+            raise self._refused("Server.Install", f"{me} takes {snapshot}.. for installed, and its disk has none")
         self.known[me] = now
         log = self.written.get(me, Written())
         if step.found is not None:
@@ -219,7 +220,8 @@ class Trace(NodeTrace):
                                 f"is {w} with {len(led(s, w.term)) if w.pc == 'Leader' else 0}")
         own = step.commit > max(w.commit, self.commit.get(me, 0)) and led(s, w.term)[step.commit - 1:step.commit] == (w.term,)
         self.commit[me] = step.commit
-        others = [name for name in self.refiner.index if self.counted.get((me, step.term, name), 0) >= step.commit and name != me]
+        others = [name for name in self.refiner.index
+                  if name != me and self.counted.get((me, step.term, name), 0) >= step.commit]
         if own and len(others) < len(s.logs) // 2:
             raise self._refused("Server.AdvanceCommit", f"{me} commits entry {step.commit}, of which it heard from "
                                 f"{' and '.join(others) or 'nobody'}")

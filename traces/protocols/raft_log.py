@@ -1,4 +1,4 @@
-"""Safety: a save counts as durable only if its entries, its term and its vote went into the log, and a sync returned after that.
+"""Safety: a save counts as durable only if its entries, its term and its vote went into the log, and a sync returned after.
 
 The bytes that a Raft server appends to its log are read here, and not by the server's code (impl/raft/records.py says what they
 mean). What a step asks to make durable must be written in that order, and nothing else may be.
@@ -14,7 +14,7 @@ from highwater.traces.protocols.raft_servers import Save
 
 RECORD = Struct(">IIBQQQ")  # length, checksum of what follows, type, index, term, batch; the body follows
 PREFIX_BYTES = 8  # length and checksum, which the length does not count
-HEAD_BYTES = 19  # of a segment's head, before the node's name: magic, version, number of the segment, whether the log begins anew
+HEAD_BYTES = 19  # of a segment's head before the node's name: magic, version, its number, whether the log begins anew
 HEAD, HARD, CUT, ENTRY, LAST = 1, 2, 3, 4, 0x80  # types of records; the bit of a batch's last one
 
 
@@ -87,7 +87,7 @@ def asked(log: Written, save: Save) -> Written:
 
 
 def why_not_done(e: Event, files: Mapping[str, bytes | None], runs: bool) -> str:
-    """Return why a server does not do this to a file; "" if it may. `files`: before that. `runs`: it has made its first step."""
+    """Return why a server does not do this to a file; "" if it may. `files`: before that. `runs`: it has made a step."""
     op, name = e.op, e.key
     if op == "create" and (name in files if is_segment(name) else name not in (REWRITTEN, SINK)):
         return f"it makes {name}"
@@ -165,8 +165,8 @@ def written(log: Written, records: list[Record]) -> Written | str:
 
 
 def why_not_durable(log: Written, number: int, unsynced: Iterable[str]) -> str:
-    """Return why saves up to this number are not durable; "" if they are. `unsynced`: the files, and the names, that no sync has
-    covered since they were written."""
+    """Return why saves up to this number are not durable; "" if they are. `unsynced`: the files, and the names, that no sync
+    has covered since they were written."""
     if log.due and log.due[0].number <= number:
         return f"it has not written {log.due[0]}"
     return next((f"no sync covers what is written to {name}" for name in sorted(unsynced) if is_segment(name)), "")

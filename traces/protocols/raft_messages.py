@@ -14,7 +14,7 @@ from highwater.traces.protocols.raft_servers import LEADER, MESSAGES, PRE_CANDID
 
 VERSION = 1
 HEAD = Struct(">BB")
-PREFIX, ENTRY = Struct(">qqqI"), Struct(">QBI")  # of an Append: term, index and term before, number of entries; of each of those
+PREFIX, ENTRY = Struct(">qqqI"), Struct(">QBI")  # of an Append: term, index and term before, number; of each entry
 ONE, TWO, THREE, FOUR = (Struct(f">{n}q") for n in (1, 2, 3, 4))
 GRANTED, STANDS = Struct(">qB"), Struct(">qqqB")
 TEXT = Struct(">qI")  # term and length of a text
@@ -99,7 +99,8 @@ def of_append(before: Known, step: Step, sender: str, body: bytes) -> str:
 
 def of_heartbeat(before: Known, step: Step, sender: str, body: bytes) -> str:
     term, commit, _ = THREE.unpack(body)
-    return "" if term == step.term and step.commit <= max(before.commit, commit) else f"{sender} leads {term}, and commits {commit}"
+    so = term == step.term and step.commit <= max(before.commit, commit)
+    return "" if so else f"{sender} leads {term}, and commits {commit}"
 
 
 def of_appended(before: Known, step: Step, sender: str, body: bytes) -> str:
@@ -148,7 +149,8 @@ def asks_before(of: Sent) -> str:
 
 def answers_before(of: Sent) -> str:
     term, granted = GRANTED.unpack(of.body)
-    return "" if (granted == 1 and term > of.server.term and (of.to, term) in of.told) or (granted == 0 and term == of.server.term) else f"it grants term {term}"
+    asked = term > of.server.term and (of.to, term) in of.told
+    return "" if (granted == 1 and asked) or (granted == 0 and term == of.server.term) else f"it grants term {term}"
 
 
 def stands(of: Sent) -> str:
@@ -165,14 +167,16 @@ def votes(of: Sent) -> str:
 
 def appends(of: Sent) -> str:
     append = append_in(of.body)
-    index, terms, log = append.index, tuple([term for _, term, _ in append.entries]), log_of(of.s, of.me, of.server, append.term)
+    index, terms = append.index, tuple([term for _, term, _ in append.entries])
+    log = log_of(of.s, of.me, of.server, append.term)
     so = log is not None and (0, *log)[index] == append.before and log[index:index + len(terms)] == terms
     return "" if so and append.commit == of.server.commit else f"it has other entries than {append}"
 
 
 def agrees(of: Sent) -> str:
     term, index = TWO.unpack(of.body)
-    return "" if term == of.server.term and acked(of.s, term, of.me) >= index >= 0 else f"it has {index} entries of the leader of {term}"
+    so = term == of.server.term and acked(of.s, term, of.me) >= index >= 0
+    return "" if so else f"it has {index} entries of the leader of {term}"
 
 
 def conflicts(of: Sent) -> str:

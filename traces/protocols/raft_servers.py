@@ -10,7 +10,8 @@ from typing import NamedTuple
 MESSAGES = ("PreVote", "PreVoteReply", "RequestVote", "Vote", "Append", "Appended", "Conflict", "Heartbeat", "HeartbeatReply",
             "InstallSnapshot", "ReadIndex", "ReadIndexReply", "TimeoutNow")
 RESTART = "Restart"
-INPUTS = (RESTART, "Tick", "Synced", "Propose", "Read", "TransferTo", "Campaign", "Compact", "Installed", "FetchFailed", *MESSAGES)
+INPUTS = (RESTART, "Tick", "Synced", "Propose", "Read", "TransferTo", "Campaign", "Compact", "Installed", "FetchFailed",
+          *MESSAGES)
 CAUSES = {  # what a step may do -> the inputs that may cause it
     "stands for election": ("Tick", "Campaign", "PreVoteReply", "TimeoutNow"),
     "votes for another": ("RequestVote",),
@@ -67,7 +68,8 @@ class Known(NamedTuple):
 def after(before: Known | None, me: str, op: str, step: Step) -> Known | str:
     """Return what is known after a step with this input, or why no server can take it. `before`: None if its process has only
     begun."""
-    if op not in INPUTS or step.role not in ROLES or (step.found is None) == (op == RESTART) or (before is None) != (op == RESTART):
+    restarts = op == RESTART
+    if op not in INPUTS or step.role not in ROLES or (step.found is None) == restarts or (before is None) != restarts:
         return f"{me} is {step.role} after {op}, {'as its first step' if before is None else 'and was ' + before.role}"
     if before is None:
         before = found(step)

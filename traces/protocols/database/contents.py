@@ -6,7 +6,6 @@ order of their ids. An SST's name says which records it holds (impl/codecs/json/
 """
 
 from collections import Counter
-from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple
 
