@@ -5,9 +5,10 @@ each disk have, as far as that is known. A message that arrives was sent. An ope
 before say. After a crash that lost bytes a disk is unknown, until it is read again.
 """
 
+from functools import cache
 from typing import Self
 
-from highwater.traces.event import EMPTY, Event
+from highwater.traces.event import Event
 from highwater.traces.trace import copied
 
 OK, MISSING, LOCKED, FAILED, FULL = 200, 404, 423, 500, 507
@@ -20,11 +21,11 @@ ANSWERS = {  # operation of a disk -> statuses
 OF_THE_FOLDER = ("lock", "names", "sync_names")
 RESTART = "Restart"  # the first step of a node: it needs all that its disk has. Its tasks end in the moment of a failure
 LIVES = {"started": ("process",), "died": ("process", "machine")}
-REST = EMPTY[11:]  # of each event of a node: truncated, awaited, pending
 ANY = ""  # among the names of a folder: there may be further files
 Files = dict[str, bytes | None]  # name -> content; None: unknown
 
 
+@cache
 def node_of(client: str) -> str:
     """Return the node that a client is, or is a task of."""
     return client.partition("/")[0]
@@ -52,7 +53,7 @@ class Machines:
         """Take an event of a node, or what a caller on its machine was told. Return why it is impossible; "" if it is not."""
         kind, client = e.kind, e.client
         node = node_of(client)
-        if e[11:] != REST or e.version:
+        if e.truncated or not e.awaited or e.pending or e.version:
             return f"an event that is {kind!r} has no version, page or request"
         if kind in LIVES:
             return self._lives(e, node)

@@ -12,6 +12,8 @@ from highwater.traces.machines import Machines, node_of
 from highwater.traces.refine import Refiner
 from highwater.traces.trace import Trace, copied
 
+KINDS = frozenset((*NODE_KINDS, "told"))
+
 
 class NodeTrace(Trace):
     """Refines one trace of nodes, from its beginning."""
@@ -41,7 +43,7 @@ class NodeTrace(Trace):
         if e.t_ms < self.now_ms:
             raise self._refused("order", f"at {e.t_ms} ms, after what was at {self.now_ms} ms")
         self.now_ms = e.t_ms
-        if e.kind not in (*NODE_KINDS, "told") or node_of(e.client) not in self.refiner.index:
+        if e.kind not in KINDS or node_of(e.client) not in self.refiner.index:
             raise self._refused("form", f"there is no {e.op!r} of {e.client} that is {e.kind!r}")
         if why := self.machines.judge(e):
             raise self._refused("machine", why)

@@ -214,7 +214,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
 
 
 def moments_of(events: list[Event], shape: Shape) -> set[str]:
-    found, terms, last = set(), set(), dict[str, int]()
+    found, terms, last, committed = set(), set(), dict[str, int](), 0
     for e in events:
         if e.kind == "step":
             step = step_of(e.body)
@@ -227,6 +227,11 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
                 found.add("restart with a log")
             if step.found and step.found[2][0]:
                 found.add("restart with a snapshot")
+            committed = max(committed, step.commit if step.role == "leader" else 0)
+            if step.found and committed:
+                found.add("restart after a commit")
+            if step.save and step.save.base and step.save.base[1] < step.term:
+                found.add("snapshot of an earlier term")
             if step.save and step.save.base:
                 found.add("snapshot installed")
         elif e.op == "remove" and e.key == TEMPORARY:
@@ -254,7 +259,7 @@ SCENARIO = Scenario(
     told=("committed", "failed", "unknown", "read", "not read", "transferred", "not transferred"),
     waits_ms=lambda shape: (shape.pause_ms, ELECTION_MS, DISK_LIMIT_MS),
     moments=("several leaders", "restart with a log", "unsynced bytes lost", "entries overwritten", "restart with a snapshot",
-             "snapshot installed", "unfinished snapshot removed"),
+             "snapshot installed", "unfinished snapshot removed", "restart after a commit", "snapshot of an earlier term"),
     moments_of=moments_of,
     nodes=("Server",),
     hardware=lambda shape: HARDWARE[shape.hardware],

@@ -213,12 +213,14 @@ def empty_life(s: Survivor) -> bool:
 def never_proposed(s: Survivor) -> bool:
     """Return whether another call failed as well: no node had the entry that it was about. Of an unknown one nothing is
     said."""
-    if s.before.kind != "told" or s.before.op not in ("failed", "unknown") or not same_but(s, "body"):
+    e, other = s.before, s.good[s.damage.to]
+    swapped = s.damage.kind.startswith("swap") and (other.kind, other.op) == ("told", "failed")
+    if e.kind != "told" or e.op not in ("failed", "unknown") or not (same_but(s, "body") or swapped):
         return False
-    if s.before.op == "unknown":
+    if e.op == "unknown":
         return True
-    body = s.after.body
-    return not any(e.body == body for e in s.good[:s.damage.at] if e.kind == "told" and e.op in ("committed", "unknown"))
+    bodies = {e.body, other.body} if swapped else {s.after.body}
+    return not any(o.body in bodies for o in s.good[:s.damage.to] if o.kind == "told" and o.op in ("committed", "unknown"))
 
 
 def created_again(s: Survivor) -> bool:

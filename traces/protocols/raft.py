@@ -20,7 +20,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from highwater.model.core import Model
 from highwater.model.protocols import raft
 from highwater.model.protocols.raft import Constants, Log, acked, led
 from highwater.traces.calls import untrue
@@ -33,6 +32,7 @@ from highwater.traces.protocols.raft_calls import CALLS, JUDGES, never_proposed,
 from highwater.traces.protocols.raft_log import Written
 from highwater.traces.protocols.raft_servers import LEADER, MESSAGES, Known, Save, Step
 from highwater.traces.refine import Match, Refiner
+from highwater.traces.trace import refiner_without_witnesses
 
 KEYS = Keys("", listed=("",))  # a disk's files may have any name
 NO_CUT = -1  # of a save's entries: not even the log is cut where they begin
@@ -81,8 +81,7 @@ def constants(servers: int) -> Constants:
 
 
 def refiner(c: Constants) -> Refiner:
-    of: Model = raft.model(c)
-    return Refiner(of)
+    return refiner_without_witnesses(raft.model(c))
 
 
 class Trace(NodeTrace):
@@ -101,20 +100,24 @@ class Trace(NodeTrace):
         self.bodies: dict[tuple[int, int], bytes] = {}  # index, term of an entry -> its kind and content
 
     def _take(self, e: Event) -> None:
-        kind, files = e.kind, self.machines.files.get(node_of(e.client), {})
+        kind = e.kind
+        if kind == "disk":
+            me = node_of(e.client)
+            files = self.machines.files.get(me, {})
+            super()._take(e)
+            self._on_disk(e, me, files)
+            return
         super()._take(e)
         if kind in ("told", "received") and node_of(e.client) not in self.known:
             raise self._refused("form", f"{kind} {e.op} of {e.client}, whose server has made no step yet")
-        if kind == "step":
-            step = step_of(e.body)
-            before = self._checked(e, step)
-            self._steps(e.client, before, step)
-        elif kind == "sent":
+        if kind == "sent":
             self._sends_message(e)
         elif kind == "received":
             raft_messages.counted(self.counted, e.client, *self.machines.arrived[e.client])
-        elif kind == "disk":
-            self._on_disk(e, node_of(e.client), files)
+        elif kind == "step":
+            step = step_of(e.body)
+            before = self._checked(e, step)
+            self._steps(e.client, before, step)
         elif kind == "told":
             self._told(e)
             if why := never_proposed(self, e) if e.op == "failed" else wrongly_read(self, e):
