@@ -4,9 +4,10 @@ from typing import Any
 
 from highwater.dst.script import Alone, Script, check, fails_with, forever, same, wrong
 from highwater.dst.scripts.raft_disks import ScriptDisk
-from highwater.dst.scripts.raft_servers import ABC, after, got, leader, server
-from highwater.impl.node_world import DiskFailed, NodeWorld
-from highwater.impl.raft import core, snapshots, wire
+from highwater.dst.scripts.raft_servers import ABC, after, got, leader, logged, server
+from highwater.impl.codecs.crc32c import crc32c
+from highwater.impl.node_world import DiskFailed, Message, NodeWorld
+from highwater.impl.raft import core, records, snapshots, wire
 from highwater.impl.raft.entries import COMMAND, NOOP, Entry
 from highwater.impl.raft.faults import (
     Damaged,
@@ -16,6 +17,8 @@ from highwater.impl.raft.faults import (
     NotRunning,
     NoVoter,
     OtherNode,
+    OtherVersion,
+    QueueFull,
     TooLarge,
     TransferFailed,
 )
@@ -24,17 +27,19 @@ from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.guard import GuardedDisk
 from highwater.impl.raft.log import open_log
 from highwater.impl.raft.machine import Machine
-from highwater.impl.raft.messages import Heartbeat, RequestVote, TimeoutNow
+from highwater.impl.raft.messages import Append, Heartbeat, RequestVote, TimeoutNow
 from highwater.impl.raft.node import Done, Node, Options, seed_of
 from highwater.impl.raft.snapshots import Snapshot
 from highwater.impl.raft.state import (
     FOLLOWER,
     LEADER,
     Config,
+    Installed,
     Progress,
     Propose,
     Received,
     Restart,
+    Save,
     State,
     StepDown,
     Synced,
@@ -274,6 +279,79 @@ async def contradictions(alone: Alone) -> None:
         fails_with(ValueError, lambda config=config: core.server("a", ABC, config))
 
 
+async def wrong_beginnings(alone: Alone) -> None:
+    """A server that is none of the voters does not begin, and neither does one whose log does not go on from its snapshot."""
+    for voters in (("b",), ("a", "a")):
+        fails_with(ValueError, lambda voters=voters: core.server("a", voters))
+    fails_with(ValueError, lambda: server(log=logged(5, base=(4, 4)), commit=2))
+    for append in (Append(5, 1, 1, logged(5).entries, 0), Append(5, 2, 5, (), 0)):
+        fails_with(Contradiction, lambda append=append: after(server(term=5, log=logged(1, 1), commit=2), got("b", append)))
+    fails_with(Contradiction, lambda: after(leader(log=logged(1, 1)), Installed(2, 4)))
+    log, _ = await open_log(ScriptDisk(), "a", (0, 0))  # pyright: ignore[reportArgumentType]
+    await log.write([Save(1, 1, "", 1, logged(1, 1).entries)])
+    await alone.raises(ValueError, log.write([Save(2, 1, "", 2, ())]))
+
+
+async def contradictions_end_the_node(alone: Alone) -> None:
+    """A node whose committed entry would change stops, and says so to who waits."""
+    node = await opened(alone, ScriptDisk(), ABC)
+    await node._give(Received("b", Append(1, 0, 0, logged(1).entries, 1)))
+    await alone.raises(NodeStopped, node._give(Received("c", Append(2, 0, 0, logged(2).entries, 0))))
+    check("entry 1 is committed" in node.stopped and len(alone.warnings) == 1, "the reason is told once")
+
+
+async def full_queues(alone: Alone) -> None:
+    """Entries that would wait for too many others are refused."""
+    node = await leading(alone, ScriptDisk(), OPTIONS._replace(config=Config(election_ticks=2, max_uncommitted_bytes=3)))
+    node._step(Propose((b"12",)), Waiter(node.world.signals))
+    error = await alone.raises(QueueFull, node.propose(b"34"))
+    check("entries of 2 bytes wait" in str(error) and "at most 3 may" in str(error), "the limit is told")
+
+
+async def strange_messages(alone: Alone) -> None:
+    """Bytes that are no message are dropped with a warning, and the node goes on."""
+    node = await opened(alone, ScriptDisk(), ABC)
+    bodies = [b"?", wire.encoded(Append(1, 0, 0, logged(1).entries, 0))[:-9], wire.encoded(Heartbeat(1, 0, 0))]
+
+    async def receive(timeout_ms: int) -> Message | None:
+        if not bodies:
+            await forever()
+        return Message("b", bodies.pop(0))
+
+    node.world.net.receive = receive  # pyright: ignore[reportAttributeAccessIssue]
+    await alone.cancels(node._receive_on())
+    same((len(alone.warnings), alone.counted, node.state.leader), (2, ["raft_malformed_messages"] * 2, "b"))
+
+
+async def other_folders(alone: Alone) -> None:
+    """A log of another node or of another version is refused, and so is one that is damaged before its last batch."""
+    disk = ScriptDisk()
+    log, _ = await open_log(disk, "a", (0, 0))  # pyright: ignore[reportArgumentType]
+    for index in (1, 2, 3):
+        await log.write([Save(index, 1, "", index, logged(1).entries)])
+    name = min(disk.files)
+    whole = disk.files[name].now
+    await alone.raises(OtherNode, open_log(disk, "b", (0, 0)))  # pyright: ignore[reportArgumentType]
+    head = records.record_at(whole, 0)
+    assert head is not None
+    later = head._replace(body=head.body[:8] + b"\0\7" + head.body[10:])
+    disk.files[name].now = records.encoded(later) + whole[head.end:]
+    await alone.raises(OtherVersion, open_log(disk, "a", (0, 0)))  # pyright: ignore[reportArgumentType]
+    second = records.record_at(whole, head.end)
+    assert second is not None
+    disk.files[name].now = whole[:second.end + 5] + b"?" + whole[second.end + 6:]
+    await alone.raises(Damaged, open_log(disk, "a", (0, 0)), file=name, offset=second.end)  # pyright: ignore[reportArgumentType]
+
+
+async def other_snapshots(alone: Alone) -> None:
+    """What only has the checksum of a snapshot is refused, and so is another version."""
+    for body in (b"otherone" + bytes(40), b"hwraftsn\0\1" + bytes(16) + b"\0\x09" + bytes(30),
+                 b"hwraftsn\0\1" + bytes(16) + b"\0\1\0\1\xff" + bytes(30)):
+        fails_with(Damaged, lambda body=body: snapshots.decoded("x", body + snapshots.SUM.pack(crc32c(body))))
+    whole = snapshots.encoded(Snapshot(3, 1, ("a",), b"x"))
+    fails_with(OtherVersion, lambda: snapshots.decoded("x", whole[:9] + b"\2" + whole[10:]))
+
+
 async def usual_values(alone: Alone) -> None:
     """What is usual is what the documentation says."""
     same(Config(), Config(10, 1, 1 << 20, 1 << 20, 64, 64 << 20, True, True))
@@ -365,5 +443,6 @@ async def a_machine_of_a_later_version(alone: Alone) -> None:
 SCRIPTS: tuple[Script, ...] = (
     life, newer_snapshot_goes_first, unfinished_snapshots_go, cut_snapshots_are_refused, other_groups, snapshots_are_read_back,
     closed_nodes, refusals, leaders_that_step_down, contradictions, usual_values, a_target_needs_no_pre_vote, waiters,
-    parts_of_a_snapshot, guarded_disks, malformed_messages, a_machine_of_a_later_version,
+    parts_of_a_snapshot, guarded_disks, malformed_messages, a_machine_of_a_later_version, wrong_beginnings,
+    contradictions_end_the_node, full_queues, strange_messages, other_folders, other_snapshots,
 )
