@@ -425,10 +425,10 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
                     (READS, ())),
     **dict.fromkeys(("ack_unsynced", "folder_unsynced", "log_unsynced", "synced_before", "snapshot_unsynced",
                      "cut_before_snapshot", "removed_before_snapshot", "snapshot_term_wrong"), (ON_DISK, HARM)),
-    **dict.fromkeys(("snapshot_index_late", "snapshot_half", "snapshot_not_restored"), (HARM, HARM)),
+    **dict.fromkeys(("snapshot_index_late", "snapshot_half", "snapshot_not_restored"), (("call:read", *HARM), HARM)),
     "snapshot_moves_backwards": ((*ON_DISK, "liveness:"), ()),
     **dict.fromkeys(("failure_ignored", "synced_again", "late_is_done", "torn_stays"), (ON_DISK, ())),
     "acknowledged_early": (("call:propose index", "history:"), ("history:",)),
-    "lost_is_denied": (("history:",), ("history:",)),
+    "lost_is_denied": (("call:propose failed", "history:"), ("history:",)),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

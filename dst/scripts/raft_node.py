@@ -7,7 +7,7 @@ from highwater.dst.scripts.raft_disks import ScriptDisk
 from highwater.dst.scripts.raft_servers import ABC, after, got, leader, logged, server
 from highwater.impl.codecs.crc32c import crc32c
 from highwater.impl.node_world import DiskFailed, Message, NodeWorld
-from highwater.impl.raft import core, records, snapshots, wire
+from highwater.impl.raft import core, records, segments, snapshots, wire
 from highwater.impl.raft.entries import COMMAND, NOOP, Entry
 from highwater.impl.raft.faults import (
     Damaged,
@@ -27,7 +27,7 @@ from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.guard import GuardedDisk
 from highwater.impl.raft.log import open_log
 from highwater.impl.raft.machine import Machine
-from highwater.impl.raft.messages import Append, Heartbeat, RequestVote, TimeoutNow
+from highwater.impl.raft.messages import Append, Heartbeat, ReadIndexReply, RequestVote, TimeoutNow
 from highwater.impl.raft.node import Done, Node, Options, seed_of
 from highwater.impl.raft.snapshots import Snapshot
 from highwater.impl.raft.state import (
@@ -37,6 +37,8 @@ from highwater.impl.raft.state import (
     Installed,
     Progress,
     Propose,
+    Read,
+    ReadReady,
     Received,
     Restart,
     Save,
@@ -352,6 +354,21 @@ async def other_snapshots(alone: Alone) -> None:
     fails_with(OtherVersion, lambda: snapshots.decoded("x", whole[:9] + b"\2" + whole[10:]))
 
 
+async def small_numbers(alone: Alone) -> None:
+    """Counts begin where they must, also after a log was cut and at index 0."""
+    same(leader(log=logged(2, 2, 2, base=(4, 2)), commit=5).uncommitted_bytes, 2)
+    beaten, _ = after(leader(), Tick())
+    same(beaten.since_heartbeat, 0)
+    follower, _ = after(server(term=5), got("b", Heartbeat(5, 0, 0)), Read("r"))
+    same(after(follower, got("b", ReadIndexReply(5, "r", 0)))[1], (ReadReady("r", 0),))
+    disk = ScriptDisk()
+    await open_log(disk, "", (0, 0))  # pyright: ignore[reportArgumentType]
+    name = min(disk.files)
+    whole = disk.files[name].now
+    found = segments.parsed(name, whole + b"torn", "", True)
+    check(found is not None and (found.size_bytes, found.torn_bytes) == (len(whole), 4), "what is torn is counted")
+
+
 async def usual_values(alone: Alone) -> None:
     """What is usual is what the documentation says."""
     same(Config(), Config(10, 1, 1 << 20, 1 << 20, 64, 64 << 20, True, True))
@@ -444,5 +461,5 @@ SCRIPTS: tuple[Script, ...] = (
     life, newer_snapshot_goes_first, unfinished_snapshots_go, cut_snapshots_are_refused, other_groups, snapshots_are_read_back,
     closed_nodes, refusals, leaders_that_step_down, contradictions, usual_values, a_target_needs_no_pre_vote, waiters,
     parts_of_a_snapshot, guarded_disks, malformed_messages, a_machine_of_a_later_version, wrong_beginnings,
-    contradictions_end_the_node, full_queues, strange_messages, other_folders, other_snapshots,
+    contradictions_end_the_node, full_queues, strange_messages, other_folders, other_snapshots, small_numbers,
 )
