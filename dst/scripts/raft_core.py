@@ -52,9 +52,9 @@ async def a_candidate_asks_for_votes_once_its_own_is_durable(alone: Alone) -> No
 
 
 async def a_candidate_counts_itself_only_when_durable(alone: Alone) -> None:
-    alone, _ = after(server(voters=("a",)), Campaign())
-    same(alone.role, CANDIDATE)
-    same(after(alone, Synced(1))[0].role, LEADER)
+    single, _ = after(server(voters=("a",)), Campaign())
+    same(single.role, CANDIDATE)
+    same(after(single, Synced(1))[0].role, LEADER)
     candidate, _ = after(server(), Campaign(), got("b", Vote(1, True)))
     same(candidate.role, CANDIDATE)
     same(after(candidate, Synced(1))[0].role, LEADER)

@@ -197,8 +197,8 @@ async def a_server_that_is_behind_is_answered_and_learns_the_term(alone: Alone) 
 
 
 async def a_single_server_reads_at_once(alone: Alone) -> None:
-    alone, _ = after(server(voters=("a",)), Campaign(), Synced(1), Synced(2))
-    same(after(alone, Read("r"))[1], (ReadReady("r", 1),))
+    single, _ = after(server(voters=("a",)), Campaign(), Synced(1), Synced(2))
+    same(after(single, Read("r"))[1], (ReadReady("r", 1),))
 
 
 async def a_heartbeat_tells_no_commit_that_the_follower_may_lack(alone: Alone) -> None:

@@ -89,7 +89,7 @@ class Posted:
 
 
 def world_of(alone: Alone, disk: ScriptDisk) -> NodeWorld:
-    return NodeWorld(disk, Posted(), alone, Happenings(), alone, alone)
+    return NodeWorld(disk, Posted(), alone, Happenings(), alone, alone)  # pyright: ignore[reportArgumentType]
 
 
 async def opened(alone: Alone, disk: ScriptDisk, voters: tuple[str, ...] = ("a",), options: Options = OPTIONS) -> Node:
