@@ -28,7 +28,8 @@ class NodeTrace(Trace):
         return copied(self)
 
     def standing(self) -> Any:
-        own = {name: value for name, value in vars(self).items() if name not in ("events", "refiner", "raft")}
+        own = {name: value for name, value in vars(self).items()
+               if name not in ("events", "refiner") and not isinstance(value, Trace)}
         return {**own, "machines": vars(self.machines)}, self.refiner.states
 
     def observe(self, e: Event) -> None:

@@ -7,7 +7,7 @@ from highwater.dst.scripts.raft_disks import ScriptDisk
 from highwater.dst.scripts.raft_servers import ABC, after, got, leader, logged, server
 from highwater.impl.codecs.crc32c import crc32c
 from highwater.impl.node_world import DiskFailed, Message, NodeWorld
-from highwater.impl.raft import core, records, segments, snapshots, wire
+from highwater.impl.raft import core, records, segments, snapshots, terms, wire
 from highwater.impl.raft.entries import COMMAND, NOOP, Entry
 from highwater.impl.raft.faults import (
     Damaged,
@@ -47,6 +47,7 @@ from highwater.impl.raft.state import (
     Synced,
     Tick,
     Transfer,
+    TransferTo,
 )
 from highwater.impl.raft.waiters import Bell, Waiter
 
@@ -54,6 +55,7 @@ MACHINE = Machine((), lambda value, command: ((*value, command.body), len(value)
                   lambda data: tuple(data.split(b"\n")) if data else ())
 OPTIONS = Options(Config(election_ticks=2), snapshot_entries=3, keep_entries=1)
 SETTLED_TICKS = 10
+TIMEOUTS = ([12, 14, 18], [7161166666904929013, 5280959628897358176, 9578493626487942959])  # drawn one after the other
 
 
 class Happening:
@@ -153,7 +155,7 @@ async def life(alone: Alone) -> None:
 
 
 async def newer_snapshot_goes_first(alone: Alone) -> None:
-    """Of two snapshots the newer one is loaded, and the older one goes with the next."""
+    """The newer one of two snapshots is loaded, and the older one goes."""
     disk = ScriptDisk()
     node = await leading(alone, disk)
     for body in (b"1", b"2", b"3", b"4", b"5"):
@@ -346,7 +348,7 @@ async def other_folders(alone: Alone) -> None:
 
 
 async def other_snapshots(alone: Alone) -> None:
-    """What only has the checksum of a snapshot is refused, and so is another version."""
+    """Bytes that only have the checksum of a snapshot are refused, and so is another version."""
     for body in (b"otherone" + bytes(40), b"hwraftsn\0\1" + bytes(16) + b"\0\x09" + bytes(30),
                  b"hwraftsn\0\1" + bytes(16) + b"\0\1\0\1\xff" + bytes(30)):
         fails_with(Damaged, lambda body=body: snapshots.decoded("x", body + snapshots.SUM.pack(crc32c(body))))
@@ -361,6 +363,15 @@ async def small_numbers(alone: Alone) -> None:
     same(beaten.since_heartbeat, 0)
     follower, _ = after(server(term=5), got("b", Heartbeat(5, 0, 0)), Read("r"))
     same(after(follower, got("b", ReadIndexReply(5, "r", 0)))[1], (ReadReady("r", 0),))
+    handing, _ = after(leader(), TransferTo("b"), *[Tick()] * 3)
+    same((handing.transfer and handing.transfer.elapsed, after(handing, Tick())[0].transfer), (3, None))
+    drawn = State("a", ("a",), Config(), random=(1 << 64) - 2)
+    timeouts, states = list[int](), list[int]()
+    for _ in range(3):
+        drawn = terms.with_new_timeout(drawn)
+        timeouts.append(drawn.timeout)
+        states.append(drawn.random)
+    same((timeouts, states), TIMEOUTS)
     disk = ScriptDisk()
     await open_log(disk, "", (0, 0))  # pyright: ignore[reportArgumentType]
     name = min(disk.files)
@@ -370,7 +381,7 @@ async def small_numbers(alone: Alone) -> None:
 
 
 async def usual_values(alone: Alone) -> None:
-    """What is usual is what the documentation says."""
+    """Usual values are those that the documentation names."""
     same(Config(), Config(10, 1, 1 << 20, 1 << 20, 64, 64 << 20, True, True))
     same(RequestVote(5, 1, 1), RequestVote(5, 1, 1, False))
     fresh = State("a", ("a",), Config())
@@ -381,7 +392,7 @@ async def usual_values(alone: Alone) -> None:
 
 
 async def a_target_needs_no_pre_vote(alone: Alone) -> None:
-    """Who was told to stand for election does it at once, and resets its time after a vote."""
+    """A server that was told to stand for election does it at once, and a vote resets its time."""
     target, _ = after(server(Config(election_ticks=4), 5), got("b", Heartbeat(5, 0, 0)), got("b", TimeoutNow(5)))
     same((target.role, target.term, target.elapsed), ("candidate", 6, 0))
     voter, _ = after(server(term=4), Tick(), got("b", RequestVote(5, 0, 0)))
@@ -400,7 +411,7 @@ async def waiters(alone: Alone) -> None:
     second.failed(NotRunning("it ended"))
     second.done(3)
     await alone.raises(NotRunning, second.wait())
-    same(second.ended, True)
+    same((second.ended, second.result), (True, None))
     await alone.cancels(Waiter(Happenings()).wait())
     bell = Bell(Happenings())
     bell.ring()
