@@ -51,8 +51,10 @@ class NodeTrace(Trace):
 
     def _told(self, e: Event) -> None:
         """Judge what a call is said to have returned or raised. Raises Failure."""
-        if len(e.keys) < len(CALL) or e.client == node_of(e.client):
+        if e.client == node_of(e.client) or 0 < len(e.keys) < len(CALL):
             raise self._refused("form", f"{e.client} is told {e.op} of no call")
+        if not e.keys:
+            return
         if why := outside(self.calls, e):
             raise untrue(self, e, e.keys[1], why)
         claims, asked = e.keys[len(CALL):], self.calls[e.keys[0]][e.keys[1]].claims

@@ -175,8 +175,8 @@ class Trace(NodeTrace):
     def _notes(self, me: str, term: int, note: str, of: list) -> None:
         if note == BEGIN:
             name, caller = of
-            if caller in self.reads or node_of(caller) == caller or node_of(caller) not in self.refiner.index:
-                raise self._refused("Server.Begin", f"{me} takes a read of {caller}, which is no caller, or reads already")
+            if node_of(caller) == caller or node_of(caller) not in self.refiner.index:
+                raise self._refused("Server.Begin", f"{me} takes a read of {caller}, which is no caller")
             if name in self.names:
                 raise self._refused("Server.Begin", f"{me} takes a read of {caller} as {name}, as which another was taken")
             self.names.add(name)

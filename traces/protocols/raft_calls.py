@@ -57,7 +57,7 @@ def never_proposed(trace: Any, e: Event) -> str:
 def wrongly_read(trace: Any, e: Event) -> str:
     """Return why a response cannot show what it does; "" if it can: a read shows what is committed, from the first entry on,
     and nothing else shows anything."""
-    if CALLS[e.keys[0]][e.keys[1]].update != NONE or (e.op != "read" and not e.body):
+    if not e.keys or CALLS[e.keys[0]][e.keys[1]].update != NONE or (e.op != "read" and not e.body):
         return ""
     s = trace.refiner.shared()
     term, upto = max(s.commits, key=lambda one: (one[1], one[0]), default=(0, 0))
