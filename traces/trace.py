@@ -8,10 +8,11 @@ traces/protocols/STEM.py. It maps each request to actions of the model.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from functools import lru_cache
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from highwater.impl.layout import InvalidName
 from highwater.model.core import Local, Model, Shared
@@ -31,6 +32,7 @@ from highwater.traces.form import MUTATIONS, PUTS, UNUSED, malformed
 from highwater.traces.refine import REST, STUTTER, Failure, Match, Refiner
 from highwater.traces.store import Store
 
+Copied = TypeVar("Copied")
 ALIEN = (LookupError, ValueError, TypeError, AttributeError, InvalidName)  # raised for an event that is not of this protocol
 
 LOSE_REPLY, CRASH = LACKED = "LoseReply", "Crash"  # actions that some models lack, as they would change nothing there
@@ -64,6 +66,14 @@ def place(error: BaseException, of: type) -> str:
     file = getattr(sys.modules.get(of.__module__), "__file__", None)
     lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
     return f" ({'/'.join(Path(file).parts[-2:])}:{lines[-1]})" if file and lines else ""
+
+
+def copied(of: Copied) -> Copied:
+    """Return a copy that shares nothing that changes: its collections are copied, and all that knows how to be."""
+    again = object.__new__(type(of))
+    vars(again).update({name: copy(value) if isinstance(value, (list, dict, set)) or hasattr(value, "__copy__") else value
+                        for name, value in vars(of).items()})
+    return again
 
 
 def sent(e: Event) -> tuple:
@@ -115,6 +125,15 @@ class Trace:
         trace = type(self)(refiner, self.namespace, self.skew_ms, *self.more)
         trace.store = self.store.anew()
         return trace
+
+    @property
+    def refiners(self) -> tuple[Refiner, ...]:
+        """Return the refiners whose states it goes on from."""
+        return (self.refiner,)
+
+    def standing(self) -> Any:
+        """Return all that decides what becomes of further events, so that it can be compared; None if it cannot."""
+        return None
 
     # --- a protocol's own
 

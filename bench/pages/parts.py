@@ -27,6 +27,7 @@ from bench.pages import (
     refinements,
     sst,
     strangers,
+    witnesses,
 )
 from bench.pages.protocol import ROOT, instances_of, page_data, stems
 from bench.pages.reference import reference
@@ -85,6 +86,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "lines": ("docs/what-a-protocol-costs.md", lines.table),
     "trace_damage": ("docs/checking/trace-damage.md", damaged.page),
     "trace_damage_by_protocol": ("docs/checking/trace-damage.md", damaged.by_protocol),
+    "witnesses": ("docs/protocols/raft.md", witnesses.witnesses),
     "refinements": ("docs/refinement.md", refinements.refinements),
     "policies": ("docs/composition.md", policies.policies),
     "sst.svg": ("docs/images/sst.svg", sst.svg),

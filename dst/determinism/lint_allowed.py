@@ -22,6 +22,7 @@ MACHINERY = (
         "@cache slots_of", "unions_of", "found_by", "id_of", "left_out", "layout_of", "id_table", "ulid_of")),
     Allowed("impl/codecs/index/strings.py", "cache", "lru_cache(LATELY)", PURE),
     Allowed("impl/codecs/slatedb/manifest.py", "cache", "lru_cache(LATELY)", PURE),
+    Allowed("traces/machines.py", "cache", "@cache node_of", PURE),
     Allowed("impl/layout.py", "cache", "lru_cache(LATELY)", PURE),
     Allowed("impl/stores/databases.py", "concurrency", "import asyncio", "a real store, of files; it is not simulated"),
     Allowed("impl/stores/memory.py", "concurrency", "import threading", "a real store, for threads; it is not simulated"),

@@ -132,7 +132,8 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "late_is_done": ("a sync that took too long is taken for done", with_disk(LateIsDone)),
 }
 LOST = ("safety:I17", "raft:Damaged")
-MODEL, HARM = ("refinement:Server.", "told:", "call:"), (*LOST, "safety:R5", "history:")
+MODEL = ("refinement:Server.", "refinement:machine", "refinement:message", "told:", "call:")
+HARM = (*LOST, "safety:R5", "history:")
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     "index_before": (MODEL, ("history:",)),
     **dict.fromkeys(("snapshot_unsynced", "snapshot_name_unsynced", "cut_first"), ((*MODEL, *HARM), LOST)),

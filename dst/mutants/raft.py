@@ -413,7 +413,8 @@ MORE_FAULTS = NodeWeights()._replace(lost=60, cut=20, stall=12, crash=8)
 ONLY_LENGTHS_COMPARED = stepping((elections, "is_up_to_date", is_longer)), MORE_FAULTS
 # A transfer that failed stays pending, and the leader refuses all proposals. The message to the target must have been lost.
 TRANSFER_NEVER_ENDS = stepping((transfer, "tick", lambda state: state)), NodeWeights()._replace(lost=200, crash=0)
-MODEL, HARM = ("refinement:Server.",), ("safety:R", "safety:I17", "raft:", "history:")
+MODEL = ("refinement:Server.", "refinement:machine", "refinement:message", "refinement:LogMatching")
+HARM = ("safety:R", "safety:I17", "raft:", "history:")
 READS = ("history:stale read", "history:read went back")
 ON_DISK = (*MODEL, *HARM)
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
@@ -424,10 +425,10 @@ ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefi
                     (READS, ())),
     **dict.fromkeys(("ack_unsynced", "folder_unsynced", "log_unsynced", "synced_before", "snapshot_unsynced",
                      "cut_before_snapshot", "removed_before_snapshot", "snapshot_term_wrong"), (ON_DISK, HARM)),
-    **dict.fromkeys(("snapshot_index_late", "snapshot_half", "snapshot_not_restored"), (HARM, HARM)),
+    **dict.fromkeys(("snapshot_index_late", "snapshot_half", "snapshot_not_restored"), (("call:read", *HARM), HARM)),
     "snapshot_moves_backwards": ((*ON_DISK, "liveness:"), ()),
     **dict.fromkeys(("failure_ignored", "synced_again", "late_is_done", "torn_stays"), (ON_DISK, ())),
     "acknowledged_early": (("call:propose index", "history:"), ("history:",)),
-    "lost_is_denied": (("history:",), ("history:",)),
+    "lost_is_denied": (("call:propose failed", "history:"), ("history:",)),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

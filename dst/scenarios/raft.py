@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import BaseShape, Draw, Scenario, rarely
 from highwater.dst.scenarios.replicated.group import Group, group_of
+from highwater.dst.scripts import raft_core, raft_files, raft_leader, raft_node
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.machines import ended
 from highwater.dst.world.node_faults import HARDWARE
@@ -218,7 +219,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
 
 
 def moments_of(events: list[Event], shape: Shape) -> set[str]:
-    found, terms, last = set(), set(), dict[str, int]()
+    found, terms, last, committed = set(), set(), dict[str, int](), 0
     for e in events:
         if e.kind == "step":
             step = step_of(e.body)
@@ -231,6 +232,11 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
                 found.add("restart with a log")
             if step.found and step.found[2][0]:
                 found.add("restart with a snapshot")
+            committed = max(committed, step.commit if step.role == "leader" else 0)
+            if step.found and committed:
+                found.add("restart after a commit")
+            if step.save and step.save.base and step.save.base[1] < step.term:
+                found.add("snapshot of an earlier term")
             if step.save and step.save.base:
                 found.add("snapshot installed")
         elif e.op == "remove" and e.key == TEMPORARY:
@@ -258,11 +264,12 @@ SCENARIO = Scenario(
     told=("committed", "failed", "unknown", "read", "not read", "transferred", "not transferred"),
     waits_ms=lambda shape: (shape.pause_ms, ELECTION_MS, DISK_LIMIT_MS),
     moments=("several leaders", "restart with a log", "unsynced bytes lost", "entries overwritten", "restart with a snapshot",
-             "snapshot installed", "unfinished snapshot removed"),
+             "snapshot installed", "unfinished snapshot removed", "restart after a commit", "snapshot of an earlier term"),
     moments_of=moments_of,
     nodes=("Server",),
     hardware=lambda shape: HARDWARE[shape.hardware],
     rare=rarely(),
     may_retire=lambda shape: (shape.servers - 1) // 2,
     cost={},
+    scripts=(*raft_core.SCRIPTS, *raft_leader.SCRIPTS, *raft_node.SCRIPTS, *raft_files.SCRIPTS),
 )

@@ -259,8 +259,12 @@ def one_leader_per_term(c: Constants, s: Shared) -> bool:
 def log_matching(c: Constants, s: Shared) -> bool:
     """If two logs have an entry of the same term at the same place, they are equal up to there."""
     logs = {*s.logs, *(log for *_, log in s.leaders)}
-    return all(a[:i] == b[:i] for a, b in combinations(logs, 2)
-               for i in range(1, min(len(a), len(b)) + 1) if a[i - 1] == b[i - 1])
+    return all(a[:i] == b[:i] for a, b in combinations(logs, 2) for i in [last_common(a, b)])
+
+
+def last_common(a: Log, b: Log) -> int:
+    """Return the last place at which two logs have an entry of the same term; 0 if there is none."""
+    return next((i for i in range(min(len(a), len(b)), 0, -1) if a[i - 1] == b[i - 1]), 0)
 
 
 def leader_completeness(c: Constants, s: Shared) -> bool:

@@ -110,10 +110,10 @@ def test_a_missing_step_is_refused_and_a_message_that_nobody_sent():
     outcome = run(1, proposals=3)
     events = outcome.events
     at = next(at for at, e in enumerate(events) if e.kind == "step" and step_of(e.body).role == "leader")
-    assert judged(outcome, [*events[:at], *events[at + 1:]]).startswith("refinement:Server.")
+    assert judged(outcome, [*events[:at], *events[at + 1:]]).startswith("refinement:")
     received = {e.request for e in events if e.kind == "received"}
     sent = next(at for at, e in enumerate(events) if e.kind == "sent" and e.request in received)
-    assert judged(outcome, [*events[:sent], *events[sent + 1:]]) == "refinement:message"
+    assert judged(outcome, [*events[:sent], *events[sent + 1:]]) == "refinement:machine"
     assert judged(outcome, [events[0]._replace(t_ms=events[-1].t_ms + 1), *events[1:]]) == "refinement:order"
     assert judged(outcome, [events[0]._replace(kind="applied")]) == "refinement:form"
 

@@ -116,10 +116,11 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     **{f"dst/mutants/{of}": {"dst/mutants/raft"} for of in ("consistent_read", "log_snapshot")},  # the same core and node
     "dst/scenarios/consistent_read": {"dst/scenarios/raft", "traces/protocols/raft_calls", *(
         f"dst/scenarios/replicated/{of}" for of in ("group", "reading"))},
-    "dst/scenarios/log_snapshot": {"dst/scenarios/raft", "dst/scenarios/replicated/group"},
+    "dst/scenarios/log_snapshot": {"dst/scenarios/raft", "dst/scenarios/replicated/group", "dst/scripts/raft_files",
+                                   "dst/scripts/raft_log", "dst/scripts/raft_node"},
     "dst/scenarios/raft": {"dst/scenarios/replicated/group"},
     "traces/protocols/consistent_read": {"model/protocols/raft", "traces/protocols/raft", "traces/protocols/raft_calls"},
-    "traces/protocols/log_snapshot": {"traces/protocols/raft"},
+    "traces/protocols/log_snapshot": {"traces/protocols/raft", "traces/protocols/raft_log"},
     "traces/protocols/log_snapshot_calls": {"traces/protocols/raft_calls"},
     "dst/scenarios/replicated/reading": {"dst/scenarios/replicated/group", "traces/protocols/consistent_read"},
     "dst/scenarios/replicated/group": {"dst/scenarios/replicated/disks", "dst/scenarios/replicated/properties",

@@ -11,8 +11,9 @@ ROOT = Path(__file__).resolve().parents[2]
 OURS = {"specs", "model", "impl", "traces", "dst", "highwater", "bench"}
 SEAM = {"impl.errors", "impl.layout", "impl.world"}
 NODE_SEAM = {"impl.errors", "impl.node_world", "impl.world"}
-REFINEMENT = {"traces.calls", "traces.contents", "traces.event", "traces.evidence", "traces.form", "traces.options",
-              "traces.nodes", "traces.reads", "traces.refine", "traces.follow", "traces.store", "traces.trace"}
+REFINEMENT = {"traces.calls", "traces.contents", "traces.event", "traces.evidence", "traces.follow", "traces.form",
+              "traces.machines", "traces.nodes", "traces.options", "traces.reads", "traces.refine", "traces.store",
+              "traces.trace"}
 SIMULATION = {"dst.actors", "dst.bundle", "dst.run_spec", "dst.scenario", "dst.scenarios", "dst.sim", "dst.simulate",
               "dst.verdict", "dst.version", "dst.world", "dst.zoo"}
 BELOW = {"specs", "model", "impl", "traces", "dst"}

@@ -135,7 +135,7 @@ def test_what_nothing_explains_is_said_to_be_unexplained(other):
     assert [row[2] for row in kills.by_kind(tally)[1:2]] == [str(max(tally.unexplained.values()))]
 
 
-@pytest.mark.parametrize("stem", ["database_clones", "db", "raft"])
+@pytest.mark.parametrize("stem", ["database_clones", "db"])
 def test_a_judge_that_cannot_go_on_from_the_middle_says_so(stem):
     with pytest.raises(ValueError, match="seed 0: the judge of this protocol cannot go on from the middle of a trace"):
         measure(simulated([0], stem))

@@ -9,11 +9,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from highwater.traces.event import Event
+from highwater.traces import machines
+from highwater.traces.event import NODE_KINDS, Event
 from highwater.traces.form import ANSWERS
 
 KINDS = ("applied", "refused", "timeout", "crash", "told")
+OF_NODES = (*NODE_KINDS, "told")
 STATUSES = (0, 200, 204, 304, 404, 412, 503)
+OF_DISKS = (0, machines.OK, machines.MISSING, machines.LOCKED, machines.FAILED, machines.FULL)
 KINDS_OF_DAMAGE = ("drop", "duplicate", "repeat", "swap, same client", "swap, another", "edit")
 
 
@@ -142,6 +145,8 @@ def key_of(events: list[Event], i: int, words: Words) -> Iterator[str]:
     yield from ("", moved(key), moved(key, -1), f"x{key}", f"{key}x")
     yield from dict.fromkeys(e.key for e in events if e.key.endswith(".boundary"))
     yield next((e.key for e in events if e.op == "create"), key)
+    if events[i].kind in NODE_KINDS:
+        yield from dict.fromkeys(e.key for e in events if e.kind == events[i].kind)
 
 
 def conditions(events: list[Event], i: int, words: Words) -> tuple[str, ...]:
@@ -155,11 +160,22 @@ def versions(events: list[Event], i: int, words: Words) -> tuple[str, ...]:
 
 
 def operations(events: list[Event], i: int, words: Words) -> tuple[str, ...]:
-    return words.told if events[i].kind == "told" else tuple(ANSWERS)
+    kind = events[i].kind
+    if kind not in NODE_KINDS:
+        return words.told if kind == "told" else tuple(ANSWERS)
+    return tuple(machines.ANSWERS) if kind == "disk" else tuple(dict.fromkeys(e.op for e in events if e.kind in NODE_KINDS))
+
+
+def kinds(events: list[Event], i: int, words: Words) -> tuple[str, ...]:
+    return OF_NODES if events[i].kind in NODE_KINDS else KINDS
+
+
+def statuses(events: list[Event], i: int, words: Words) -> tuple[int, ...]:
+    return OF_DISKS if events[i].kind in NODE_KINDS else STATUSES
 
 
 EDITS: dict[str, Callable[[list[Event], int, Words], Iterable]] = {
-    "t_ms": times, "request": numbers, "client": clients, "kind": lambda events, i, words: KINDS, "op": operations,
-    "key": key_of, "condition": conditions, "status": lambda events, i, words: STATUSES, "version": versions, "body": bodies,
+    "t_ms": times, "request": numbers, "client": clients, "kind": kinds, "op": operations,
+    "key": key_of, "condition": conditions, "status": statuses, "version": versions, "body": bodies,
     "keys": keys, **dict.fromkeys(("truncated", "awaited", "pending"), lambda events, i, words: (False, True)),
 }

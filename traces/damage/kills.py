@@ -5,9 +5,8 @@ A damaged trace is checked from the state of the good one before the damage, so 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.traces.damage.damage import EDITS, KINDS_OF_DAMAGE, Damage, Words, damages, spread
 from highwater.traces.damage.knowledge import GENERALLY, Knowledge
@@ -15,7 +14,7 @@ from highwater.traces.damage.survivors import Survivor, explained
 from highwater.traces.event import Event
 from highwater.traces.form import READS
 from highwater.traces.refine import Failure, Refiner
-from highwater.traces.trace import Trace
+from highwater.traces.trace import Trace, copied
 
 
 class Good(NamedTuple):
@@ -51,20 +50,33 @@ def kind_of(e: Event) -> str:
     return f"{e.op}{boundary}: {e.status}"
 
 
-def resumed(trace: Trace, states: tuple[int, ...]) -> Trace:
+States = list[tuple[int, ...]]  # of each refiner of a trace
+
+
+def states_of(trace: Trace) -> States:
+    return [refiner.states for refiner in trace.refiners]
+
+
+def resumed(trace: Trace, states: States) -> Trace:
     """Return a copy of the trace that continues from these states and shares nothing that changes."""
-    again = copy(trace)
-    vars(again).update({name: copy(value) for name, value in vars(trace).items()
-                        if isinstance(value, (list, dict, set)) or hasattr(value, "__copy__")})
-    again.refiner.states = states
+    again = copied(trace)
+    go_on(again, states)
     return again
 
 
-def refused(trace: Trace, rest: list[Event]) -> str:
-    """Check the rest of a trace. Return the signature of its failure, or "" if it is accepted."""
+def go_on(trace: Trace, states: States) -> None:
+    for refiner, those in zip(trace.refiners, states, strict=True):
+        refiner.states = those
+
+
+def refused(trace: Trace, rest: list[Event], is_good: Callable[[int], bool] | None = None) -> str:
+    """Check the rest of a trace. Return the signature of its failure, or "" if it is accepted. `is_good(left)`: does the trace,
+    with so many events to come, stand as the good one does then?"""
     try:
-        for e in rest:
+        for at, e in enumerate(rest, 1):
             trace.observe(e)
+            if is_good and at & (at - 1) == 0 and is_good(len(rest) - at):  # looked up ever more seldom
+                return ""
     except Failure as failure:
         return failure.signature
     return ""
@@ -92,21 +104,46 @@ def survivors(good: Good, each: Callable[[Event, Damage, bool], None]) -> Iterat
     where, refiner = trace.namespace, trace.refiner
     words = Words(first_clients(refiner), good.told, good.of.contents)
     shows_harm = good.of.history(events, where, good.least_ms)
+    begun = states_of(trace)
+    standings = standings_of(good.name, resumed(trace, begun), events)
+    go_on(trace, begun)
     for i, e in enumerate(events):
-        states, here = refiner.states, resumed(trace, refiner.states)
+        states = states_of(trace)
+        here = resumed(trace, states)
         knew = {client: refiner.local(client) for client in refiner.index if client}
         failed = refused(trace, [e])
         if failed:
             raise ValueError(f"{good.name}: event {i} of the undamaged trace is refused: {failed}")
-        after = refiner.states
+        after = states_of(trace)
         for found in damages(events, i, words):
-            noticed = refused(resumed(here, states), found.events[i:]) or shows_harm(found.events)
+            damaged = resumed(here, states)
+            is_good = partial(stands_as, damaged, standings[found.to + 1:]) if standings else None
+            noticed = refused(damaged, found.events[i:], is_good) or shows_harm(found.events)
             each(e, found, bool(noticed))
             if not noticed:
                 yield Survivor(events, found, where, knew, good.of.clients, partial(updates_in, trace))
-        refiner.states = after
+        go_on(trace, after)
     if shows_harm(events):
         raise ValueError(f"{good.name}: the callers' history of the undamaged trace is refused")
+
+
+def standings_of(name: str, trace: Trace, events: list[Event]) -> list[Any]:
+    """Return how a good trace stands after each event; nothing if it cannot be compared. Raises ValueError for a bad trace."""
+    found = list[Any]()
+    for i, e in enumerate(events):
+        if failed := refused(trace, [e]):
+            raise ValueError(f"{name}: event {i} of the undamaged trace is refused: {failed}")
+        standing = resumed(trace, states_of(trace)).standing()
+        if standing is None:
+            return []
+        found.append(standing)
+    return found
+
+
+def stands_as(trace: Trace, standings: list[Any], left: int) -> bool:
+    """Return whether a damaged trace, with so many events to come, stands as the good one does then. `standings`: of the good
+    trace after each event behind the damage."""
+    return left < len(standings) and trace.standing() == standings[len(standings) - 1 - left]
 
 
 def measure(traces: Iterable[Good]) -> Tally:

@@ -19,12 +19,13 @@ A round takes several answers, and is one action of the model. It takes place at
 later leader is elected between these answers, it takes place before that election.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.model.protocols import consistent_read
 from highwater.model.protocols.consistent_read import Constants, leads
 from highwater.model.protocols.raft import led
 from highwater.traces.event import Event
+from highwater.traces.machines import node_of
 from highwater.traces.nodes import NodeTrace
 from highwater.traces.protocols import raft
 from highwater.traces.protocols.raft import KEYS, LEADER, Step, step_of
@@ -34,6 +35,13 @@ from highwater.traces.trace import refiner_without_witnesses
 
 BEGIN, INDEX, ROUND, ANSWER = "begin", "index", "round", "answer"  # notes of a step, each with its values: a read and its
 # caller; a read and its index; the leader's latest round; the term and the latest round that is answered
+
+
+CAUSES = {  # note -> the inputs of a step that may have it
+    BEGIN: ("Read",), ANSWER: ("Heartbeat", "Synced"), INDEX: ("Read", "ReadIndex", "Appended", "Synced"),
+    ROUND: ("Tick", "Read", "ReadIndex", "Appended", "Synced", "Vote"),
+}
+ORDER = (BEGIN, INDEX, ROUND, ANSWER)  # of the notes of a step
 
 
 def constants(servers: int) -> Constants:
@@ -73,6 +81,7 @@ class Trace(NodeTrace):
         self.reads: dict[str, Pending] = {}  # caller -> its read
         self.terms: list[int] = []  # of each entry that is committed
         self.counts = [0]  # of entries of callers among the first so many
+        self.names: set[str] = set()  # of all reads
         self.elected: list[int] = []  # the terms whose election took place in the model
         self.rounds: dict[tuple[str, int], int] = {}  # leader, term -> its latest round of heartbeats
         self.answers: dict[tuple[str, int], int] = {}  # server, term -> the latest round that it answered
@@ -81,6 +90,13 @@ class Trace(NodeTrace):
         """Check the next event. Raises Failure."""
         super().observe(e)
         self.refiner.states = tuple(dict.fromkeys((*self.base, *[state for of in self.reads.values() for state in of.states])))
+
+    @property
+    def refiners(self) -> tuple[Refiner, ...]:
+        return self.refiner, self.raft.refiner
+
+    def standing(self) -> Any:
+        return super().standing(), self.raft.standing()
 
     def _take(self, e: Event) -> None:
         try:
@@ -91,7 +107,14 @@ class Trace(NodeTrace):
         if e.kind == "step":
             step = step_of(e.body)
             self._follows(e.client, step)
+            if e.op == "Read" and [note for note, *_ in step.reads[:1]] != [BEGIN]:
+                raise self._refused("Server.Begin", f"{e.client} takes a read, and does not say which")
+            places = [ORDER.index(note) for note, *_ in step.reads]
+            if places != sorted(places) or any(step.reads.count(note) > 1 for note in step.reads):
+                raise self._refused("Server.step", f"{e.client} has the notes {step.reads}")
             for note, *of in step.reads:
+                if e.op not in CAUSES[note]:
+                    raise self._refused("Server.step", f"{e.client} has the note {note} {of} in a step with {e.op}")
                 self._notes(e.client, step.term, note, of)
         elif e.kind == "told":
             self._reads(e)
@@ -152,14 +175,27 @@ class Trace(NodeTrace):
     def _notes(self, me: str, term: int, note: str, of: list) -> None:
         if note == BEGIN:
             name, caller = of
+            if node_of(caller) == caller or node_of(caller) not in self.refiner.index:
+                raise self._refused("Server.Begin", f"{me} takes a read of {caller}, which is no caller")
+            if name in self.names:
+                raise self._refused("Server.Begin", f"{me} takes a read of {caller} as {name}, as which another was taken")
+            self.names.add(name)
             self.reads[caller] = self._on(Pending(name, me, self.base, self.base), me, "Begin", (), begun=True)
         elif note == INDEX:
             self._takes_index(me, term, *of)
         elif note == ROUND:
-            self.rounds[me, term], = of
+            number, = of
+            latest = self.rounds.get((me, term), 0)
+            if number != latest + 1:
+                raise self._refused("Server.Round", f"{me} begins round {number} of term {term} after {latest}")
+            self.rounds[me, term] = number
         elif note == ANSWER:
-            self.answers[me, of[0]] = of[1]
-            self._confirms(of[0])
+            of_term, number = of
+            begun = max((of_round for (_, then), of_round in self.rounds.items() if then == of_term), default=0)
+            if not self.answers.get((me, of_term), 0) < number <= begun:
+                raise self._refused("Server.Round", f"{me} answers round {number} of term {of_term}, and {begun} have begun")
+            self.answers[me, of_term] = number
+            self._confirms(of_term)
         else:
             raise ValueError(f"a step has the note {note!r}")
 
@@ -193,10 +229,11 @@ class Trace(NodeTrace):
     def _reads(self, e: Event) -> None:
         """Judge what a caller is told of its read."""
         of = self.reads.pop(e.client, None)
+        if of is None and e.keys[:1] == ("read",) and e.keys[1] != "NotRunning":
+            raise self._refused("Server.Begin", f"{e.client} is told of a read that no server has taken")
         if e.op != "read":
             return
-        if of is None:
-            raise self._refused("Server.Begin", f"{e.client} is told of a read that no server has taken")
+        assert of is not None
         if of.leader and not of.confirmed:
             raise self._refused("Server.Round", f"{e.client} is told of a read at {of.at}, and no quorum has answered a round "
                                 f"of {of.leader} in term {of.term} that began after it took the index")

@@ -1,4 +1,5 @@
-"""Map the disk of one server, and its database, to the actions of model/protocols/log_snapshot.py.
+"""Map the disk of one server, and its database, to the actions of model/protocols/log_snapshot.py. The server is a Raft group
+of its own, so traces/protocols/raft.py judges its steps, too.
 
 The bytes that go to the disk are read here, and not by the code of the server (impl/raft/records.py, impl/raft/snapshots.py say
 what they mean). The database is the scenario's machine: each of its calls is a `step` event.
@@ -18,34 +19,27 @@ what they mean). The database is the scenario's machine: each of its calls is a 
 An entry of the model is numbered as it was written. A leader's first entry has no effect on the database.
 """
 
-from collections.abc import Iterator
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 from highwater.model.protocols import log_snapshot
 from highwater.model.protocols.log_snapshot import Constants, is_up
 from highwater.traces.calls import untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
+from highwater.traces.machines import node_of
 from highwater.traces.nodes import NodeTrace
+from highwater.traces.protocols import raft
 from highwater.traces.protocols.log_snapshot_calls import CALLS, JUDGES
 from highwater.traces.protocols.raft import step_of
-from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.protocols.raft_log import ENTRY, HEAD, SINK, is_segment, records_in
+from highwater.traces.refine import STUTTER, Failure, Match, Refiner, refiner_of
 from highwater.traces.trace import refiner_without_witnesses
 
 KEYS = Keys("", listed=("",))  # a disk's files may have any name
-RECORD = Struct(">IIBQQQ")  # length, checksum, type, index, term, batch; the body follows
 SNAPSHOT = Struct(">8sHQQ")  # magic, version, index, term
-PREFIX_BYTES = 8  # length and checksum, which the length does not count
-HEAD, HARD, ENTRY, LAST = 1, 2, 4, 0x80  # types of records; the bit of a batch's last one
-SINK = "snapshot.tmp"
 DONE = 200
-
-
-class Record(NamedTuple):
-    type: int
-    index: int
-    body: bytes
+OF_THE_DATABASE = ("apply", "dump", "load")
 
 
 def constants() -> Constants:
@@ -57,21 +51,6 @@ def refiner(c: Constants) -> Refiner:
     return refiner_without_witnesses(log_snapshot.model(c))
 
 
-def records_in(data: bytes) -> Iterator[Record]:
-    """Yield the records that are written together. Raises ValueError for other bytes."""
-    while data:
-        length, _, type_, index, _, _ = RECORD.unpack_from(data)
-        end = PREFIX_BYTES + length
-        if end > len(data) or type_ & ~LAST not in (HEAD, HARD, ENTRY):
-            raise ValueError(f"bytes of the log that are none of its records: {data[:40]!r}")
-        yield Record(type_ & ~LAST, index, data[RECORD.size:end])
-        data = data[end:]
-
-
-def is_segment(name: str) -> bool:
-    return name.startswith("log-")
-
-
 class Trace(NodeTrace):
     """Refines the trace of one server."""
 
@@ -79,25 +58,47 @@ class Trace(NodeTrace):
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
+        self.raft = raft.Trace(refiner_of(raft.refiner, raft.constants(1)), namespace, skew_ms)
         self.names: dict[int, str] = {}  # number of an entry -> the update in it; "" for an entry without effect
         self.heads: dict[str, int] = {}  # segment -> the index after which it begins
-        self.sink, self.synced = bytearray(), False  # the snapshot's file, and whether it is synced
+        self.sink, self.synced = b"", False  # the snapshot's file, and whether it is synced
         self.failed = ""  # the write or sync of the log that failed in this life
         self.verified = 0  # index of the latest snapshot that has read back
         self.loaded: tuple[str, ...] = ()  # what a restart gave to the database
 
+    @property
+    def refiners(self) -> tuple[Refiner, ...]:
+        return self.refiner, self.raft.refiner
+
+    def standing(self) -> Any:
+        return super().standing(), self.raft.standing()
+
     def _take(self, e: Event) -> None:
         super()._take(e)
+        if e.kind == "step" and e.op in OF_THE_DATABASE:
+            if not is_up(self.refiner.local(e.client)) and e.op != "load":
+                raise self._refused("form", f"{e.op} of {e.client}, which has not started")
+        else:
+            self._check_applied(e)
+            try:
+                self.raft._take(e)
+            except Failure as failure:
+                failure.states = self.refiner.unpacked()  # of this model, as all failures here
+                raise
         if e.kind == "disk":
-            self._on_disk(e, e.client.partition("/")[0])
+            self._on_disk(e, node_of(e.client))
         elif e.kind == "step":
             self._on_step(e)
         elif e.kind == "told":
             self._told(e)
         elif e.kind == "died":
             self._died(e.client)
-        elif e.kind not in ("started", "sent", "received"):
-            raise self._refused("form", f"there is no {e.op!r} that is {e.kind!r}")
+
+    def _check_applied(self, e: Event) -> None:
+        """Check that the database has all that is committed, before the next step, and before a caller hears anything."""
+        server = self.raft.known.get(node_of(e.client))
+        if server and e.kind in ("step", "told") and all(s.index < server.commit for s, *_ in self.refiner.unpacked()):
+            raise self._refused("Server.Apply", f"{e.client} goes on, and has not applied entry {server.commit}")
 
     # --- the disk
 
@@ -110,7 +111,7 @@ class Trace(NodeTrace):
             self._on_log(e, me)
         elif is_segment(e.key) and e.op == "remove":
             self._cuts(e, me)
-        elif e.op == "read" and e.status == DONE and e.body == bytes(self.sink) != b"":
+        elif e.op == "read" and e.status == DONE and e.body == self.sink != b"":
             self.verified = self._sunk()
             self._keep(me, "FinishSnapshot", lambda s: s.snapshot.upto == self.verified, "a snapshot reads back")
 
@@ -143,7 +144,7 @@ class Trace(NodeTrace):
     def _on_sink(self, e: Event, me: str) -> None:
         """Follow the snapshot's file, until it has its name. What is left of an earlier life's is removed at a restart."""
         if e.op == "create":
-            self.sink, self.synced = bytearray(), False
+            self.sink, self.synced = b"", False
         elif e.op == "append" and e.status == DONE:
             self.sink += e.body
             self.synced = False
@@ -172,6 +173,9 @@ class Trace(NodeTrace):
             self._without_effect(me, unheard=False)
             number = max((number for number, name in self.names.items() if name == e.body.decode()), default=0)
             self._do(me, "Apply", number)
+            index = self.refiner.shared().index
+            if index > self.raft.known[me].commit:
+                raise self._refused("Server.Apply", f"{me} applies entry {index}, and has not committed it")
             self._without_effect(me, unheard=True)
         elif e.op == "dump":
             self._do(me, "BeginSnapshot")
@@ -205,7 +209,7 @@ class Trace(NodeTrace):
         if self.failed and self.refiner.local(me).pc == "Writing":
             self._do(me, "FailSync", None)
         self._do(me, "Crash", None)
-        self.failed, self.verified, self.loaded, self.sink, self.synced = "", 0, (), bytearray(), False
+        self.failed, self.verified, self.loaded, self.sink, self.synced = "", 0, (), b"", False
 
     # --- one action
 

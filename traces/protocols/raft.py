@@ -16,32 +16,26 @@ no steps; a message that arrives must have been sent.
 """
 
 import json
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from highwater.model.core import Model
 from highwater.model.protocols import raft
 from highwater.model.protocols.raft import Constants, Log, acked, led
+from highwater.traces.calls import untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
+from highwater.traces.machines import OK, Files, node_of
 from highwater.traces.nodes import NodeTrace
-from highwater.traces.protocols.raft_calls import CALLS, JUDGES
+from highwater.traces.protocols import raft_log, raft_messages, raft_servers
+from highwater.traces.protocols.raft_calls import CALLS, JUDGES, never_proposed, wrongly_read
+from highwater.traces.protocols.raft_log import Written
+from highwater.traces.protocols.raft_servers import LEADER, MESSAGES, Known, Save, Step
 from highwater.traces.refine import Match, Refiner
+from highwater.traces.trace import refiner_without_witnesses
 
 KEYS = Keys("", listed=("",))  # a disk's files may have any name
-LEADER = "leader"
 NO_CUT = -1  # of a save's entries: not even the log is cut where they begin
-
-
-class Save(NamedTuple):
-    """Data that a step asked to make durable: term, vote, and a log that has these terms from index `first` on."""
-
-    number: int
-    term: int
-    vote: str
-    first: int
-    terms: tuple[int, ...]
-    base: tuple[int, int] | None = None  # the log begins anew after this entry of a snapshot: (index, term)
 
 
 class Disk(NamedTuple):
@@ -51,20 +45,6 @@ class Disk(NamedTuple):
     term: int
     vote: str
     log: Log
-
-
-class Step(NamedTuple):
-    """The body of a `step` event."""
-
-    role: str
-    term: int
-    commit: int
-    last: int  # index of the last entry of the log in memory
-    save: Save | None
-    synced: int  # number of the latest save that this step takes for durable; 0: none became durable
-    agreed: int  # up to which index it told the leader of its term that their logs agree; 0: it told nothing
-    found: tuple[int, str, tuple[int, int], tuple[int, ...]] | None  # a restart: term, vote, base, terms
-    reads: tuple = ()  # what it did for reads: traces/protocols/consistent_read.py
 
 
 def body_of(step: Step) -> bytes:
@@ -79,11 +59,16 @@ def step_of(body: bytes) -> Step:
     save, found = said.pop("save", None), said.pop("found", None)
     if save is not None:
         number, term, vote, first, terms, base = save
-        save = Save(number, term, vote, first, tuple(terms), base and tuple(base))
+        save = Save(number, term, vote, first, tuple(terms), base and pair(base))
     if found is not None:
         term, vote, base, terms = found
-        found = term, vote, tuple(base), tuple(terms)
+        found = term, vote, pair(base), tuple(terms)
     return NOTHING._replace(**said, save=save, found=found)
+
+
+def pair(of: list[int]) -> tuple[int, int]:
+    index, term = of
+    return index, term
 
 
 NOTHING = Step("", 0, 0, 0, None, 0, 0, None)
@@ -96,8 +81,7 @@ def constants(servers: int) -> Constants:
 
 
 def refiner(c: Constants) -> Refiner:
-    of: Model = raft.model(c)
-    return Refiner(of)
+    return refiner_without_witnesses(raft.model(c))
 
 
 class Trace(NodeTrace):
@@ -107,46 +91,125 @@ class Trace(NodeTrace):
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
         super().__init__(refiner, namespace, skew_ms)
-        self.waiting: dict[str, list[Save]] = {}  # server -> its saves that it does not take for durable yet
-        self.role: dict[str, tuple[str, int]] = {}  # server -> role and term after its latest step
+        self.waiting: dict[str, tuple[Save, ...]] = {}  # server -> its saves that it does not take for durable yet
+        self.known: dict[str, Known] = {}  # server that is up -> what its latest step said
         self.commit: dict[str, int] = {}  # server -> its commit index
-        self.under_way: dict[int, tuple[str, str]] = {}  # message -> sender and receiver
+        self.written: dict[str, Written] = {}  # server that is up -> its log, by its appends
+        self.counted: dict[tuple[str, int, str], int] = {}  # server, term, follower -> how far that agrees
+        self.told: set[tuple] = set()  # what messages told that is no fact of the model: raft_messages.py
+        self.bodies: dict[tuple[int, int], bytes] = {}  # index, term of an entry -> its kind and content
 
     def _take(self, e: Event) -> None:
-        super()._take(e)
         kind = e.kind
-        if kind == "step":
-            self._steps(e.client, step_of(e.body))
-        elif kind == "sent":
-            self.under_way[e.request] = e.client, e.key
+        if kind == "disk":
+            me = node_of(e.client)
+            files = self.machines.files.get(me, {})
+            super()._take(e)
+            self._on_disk(e, me, files)
+            return
+        super()._take(e)
+        if kind in ("told", "received") and node_of(e.client) not in self.known:
+            raise self._refused("form", f"{kind} {e.op} of {e.client}, whose server has made no step yet")
+        if kind == "sent":
+            self._sends_message(e)
         elif kind == "received":
-            if self.under_way.get(e.request) != (e.key, e.client):
-                raise self._refused("message", f"{e.client} received message {e.request} of {e.key}, which nobody sent to it")
+            raft_messages.counted(self.counted, e.client, *self.machines.arrived[e.client])
+        elif kind == "step":
+            step = step_of(e.body)
+            before = self._checked(e, step)
+            self._steps(e.client, before, step)
         elif kind == "told":
             self._told(e)
-        elif kind not in ("disk", "started", "died"):
-            raise self._refused("form", f"there is no {e.op!r} that is {kind!r}")
+            if why := never_proposed(self, e) if e.op == "failed" else wrongly_read(self, e):
+                raise untrue(self, e, e.op, why)
+        elif kind == "died":
+            self.known.pop(e.client, None)
+
+    def _checked(self, e: Event, step: Step) -> Known | None:
+        """Check a step by what is known of its server alone. Return what was known before."""
+        me, before = e.client, self.known.get(e.client)
+        if e.op in MESSAGES and (why := raft_messages.why_not_caused(
+                before, e.op, step, *self.machines.arrived.pop(me, ("", b"")))):
+            raise self._refused("message", f"{me} takes a step with {e.op}, and no such message came since its last one: {why}")
+        now = raft_servers.after(before, me, e.op, step)
+        if isinstance(now, str):
+            raise self._refused("Server.step", now)
+        snapshot = f"snapshot-{step.commit:016d}-"
+        if e.op == "Installed" and not any(name.startswith(snapshot) for name in self.machines.files[me]):
+            raise self._refused("Server.Install", f"{me} takes {snapshot}.. for installed, and its disk has none")
+        self.known[me] = now
+        log = self.written.get(me, Written())
+        if step.found is not None:
+            log = Written(*step.found[:2], now.last)
+        if step.synced or step.found is not None:
+            why = raft_log.why_not_durable(log, step.synced, self.machines.uncovered(me))
+            if why:
+                raise self._refused("Server.disk", f"{me} takes save {step.synced} for durable, and {why}")
+        self.written[me] = raft_log.asked(log, step.save) if step.save else log
+        return before
+
+    def _on_disk(self, e: Event, me: str, before: Files) -> None:
+        """Follow what a server writes to its log. `before`: its files before that."""
+        if why := raft_log.why_not_done(e, before, me in self.known):
+            raise self._refused("Server.disk", f"{me}: {why}")
+        if e.op == "rename" and e.condition in self.machines.dirty.get(me, ()):
+            raise self._refused("Server.disk", f"{me} gives {e.key} its name {e.condition} before it is synced")
+        if e.op != "append":
+            return
+        if me in self.known and raft_log.is_segment(e.key):  # a failed write may be found after a restart
+            self._match(me, [(of.index, of.term, of.body) for of in raft_log.records_in(e.body) if of.type == raft_log.ENTRY])
+        if e.status != OK:
+            return
+        files = self.machines.files[me]
+        if me not in self.known:
+            if why := raft_log.why_not_recovered(me, e.key, e.body, files):
+                raise self._refused("Server.disk", f"{me}: {why}")
+            return
+        if not raft_log.is_segment(e.key):
+            return
+        records = list(raft_log.records_in(e.body))
+        now = raft_log.why_misplaced(me, e.key, e.body, files, records) or raft_log.written(self.written[me], records)
+        if isinstance(now, str):
+            raise self._refused("Server.disk", f"{me}: {now}")
+        self.written[me] = now
+
+    def _match(self, me: str, entries: Iterable[tuple[int, int, bytes]]) -> None:
+        """Check that entries of one index and term are equal, wherever they are written or sent."""
+        for index, term, body in entries:
+            if self.bodies.setdefault((index, term), body) != body:
+                raise self._refused("LogMatching", f"{me} has another entry {index} of term {term} than a server has had")
+
+    def _sends_message(self, e: Event) -> None:
+        me, to = self.refiner.index[e.client], self.refiner.index.get(e.key)
+        if to is None or to == me:
+            raise self._refused("message", f"{e.client} sends to {e.key!r}")
+        if e.client not in self.known:
+            raise self._refused("message", f"{e.client} sends a message before its first step")
+        known, durable = self.known[e.client], self.refiner.local(e.client).term
+        why = raft_messages.untrue(self.refiner.shared(), me, to, known, durable, e.body, self.told)
+        self._match(e.client, raft_messages.entries_in(e.body) if not why else ())
+        if why:
+            raise self._refused("message", f"{e.client}, which is {known}, tells {e.key} what is not so: {why}")
 
     # --- a step of a server
 
-    def _steps(self, me: str, step: Step) -> None:
-        saves = self.waiting.setdefault(me, [])
+    def _steps(self, me: str, before: Known | None, step: Step) -> None:
         if step.found is not None:
             self._restarts(me, step)
-        if step.synced:
-            while saves and saves[0].number <= step.synced:
-                self._becomes_durable(me, saves.pop(0))
-        role, term = self.role.get(me, ("", 0))
-        if step.role == LEADER and (role, term) != (LEADER, step.term):
+        saves = self.waiting.get(me, ())
+        while step.synced and saves and saves[0].number <= step.synced:
+            self._becomes_durable(me, saves[0])
+            saves = saves[1:]
+        self.waiting[me] = saves
+        if step.role == LEADER and (before is None or (before.role, before.term) != (LEADER, step.term)):
             self._do(me, "BecomeLeader", ())
         if step.save is not None:
-            saves.append(step.save)
+            self.waiting[me] = (*saves, step.save)
             if step.role == LEADER:
                 for _ in step.save.terms:
                     self._do(me, "Propose", (False,))
         if step.agreed:
             self._accepts(me, step.term, step.agreed)
-        self.role[me] = step.role, step.term
         if step.role == LEADER:
             self._leads(me, step)
         else:
@@ -160,6 +223,11 @@ class Trace(NodeTrace):
                                 f"is {w} with {len(led(s, w.term)) if w.pc == 'Leader' else 0}")
         own = step.commit > max(w.commit, self.commit.get(me, 0)) and led(s, w.term)[step.commit - 1:step.commit] == (w.term,)
         self.commit[me] = step.commit
+        others = [name for name in self.refiner.index
+                  if name != me and self.counted.get((me, step.term, name), 0) >= step.commit]
+        if own and len(others) < len(s.logs) // 2:
+            raise self._refused("Server.AdvanceCommit", f"{me} commits entry {step.commit}, of which it heard from "
+                                f"{' and '.join(others) or 'nobody'}")
         if own:
             self._do(me, "AdvanceCommit", (step.commit,))
         else:
@@ -222,7 +290,7 @@ class Trace(NodeTrace):
         that the log does not have."""
         assert step.found is not None
         term, vote, (base, base_term), terms = step.found
-        disk, saves, found = self._disk(me), self.waiting[me], Disk(term, vote, (*(base_term,) * base, *terms))
+        disk, saves, found = self._disk(me), self.waiting.get(me, ()), Disk(term, vote, (*(base_term,) * base, *terms))
         for save in saves:
             if leaves(disk, found, base):
                 break
@@ -232,12 +300,12 @@ class Trace(NodeTrace):
                 break
             disk = after(disk, save, len(save.terms))
             self._becomes_durable(me, save)
-        saves.clear()
+        self.waiting[me] = ()
         if base and not same(self._disk(me), found, base):
             self._installs(me, base)
         self._agrees(me, found, base)
         self._do(me, "Restart", (len(found.log),))
-        self.role[me], self.commit[me] = (step.role, step.term), 0
+        self.commit[me] = 0
 
     def _partly(self, me: str, save: Save, entries: int) -> None:
         """Take a save of which the disk has the term, the vote, and then perhaps the cut of the log, and some entries."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from highwater.model.protocols.raft import led
 from highwater.traces.calls import NONE, Calls, Claim, definite, indefinite, returns
 from highwater.traces.event import Event
 
@@ -39,10 +40,31 @@ CALLS: Calls = {
 
 
 def right_index(trace: Any, e: Event, value: str) -> str:
-    """Some leader has committed an entry at the index that the answer tells."""
-    index = int(value)
-    upto = max((n for _, n in trace.refiner.shared().commits), default=0)
-    return "" if 0 < index <= upto else f"in the model {upto} entries are committed"
+    """Some leader has committed an entry at the index that the answer tells, and it is the caller's."""
+    index, s = int(value), trace.refiner.shared()
+    term, upto = max(((t, n) for t, n in s.commits if n >= index > 0), default=(0, 0))
+    if not upto:
+        return f"in the model {max((n for _, n in s.commits), default=0)} entries are committed"
+    entry = trace.bodies.get((index, led(s, term)[index - 1]), b"")
+    return "" if entry[1:] == e.body else f"entry {index} is {entry[1:].decode() or 'none of a caller'}"
+
+
+def never_proposed(trace: Any, e: Event) -> str:
+    """Return why an entry that a caller was told to have failed may have an effect; "" if it has none: no log has it yet."""
+    return "a log has it" if any(body[1:] == e.body for body in trace.bodies.values()) else ""
+
+
+def wrongly_read(trace: Any, e: Event) -> str:
+    """Return why a response cannot show what it does; "" if it can: a read shows what is committed, from the first entry on,
+    and nothing else shows anything."""
+    if not e.keys or CALLS[e.keys[0]][e.keys[1]].update != NONE or (e.op != "read" and not e.body):
+        return ""
+    s = trace.refiner.shared()
+    term, upto = max(s.commits, key=lambda one: (one[1], one[0]), default=(0, 0))
+    log = led(s, term)[:upto] if upto else ()
+    entries = [trace.bodies.get((index, of), b"") for index, of in enumerate(log, 1)]
+    committed, shown = [entry[1:] for entry in entries if len(entry) > 1], e.body.split()
+    return "" if e.op == "read" and b" ".join(committed[:len(shown)]) == e.body else f"{len(committed)} entries are committed"
 
 
 JUDGES: Mapping[str, Claim] = MappingProxyType({"index": right_index})

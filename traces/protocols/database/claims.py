@@ -20,11 +20,11 @@ from highwater.traces.protocols.database.contents import (
     FLUSH,
     Change,
     compactions_of,
-    copied,
     names_of,
     observed,
 )
 from highwater.traces.refine import Match, Refiner
+from highwater.traces.trace import copied
 
 FLUSHER = "Writer#0"  # the model's only writer
 NEW = tuple.__new__

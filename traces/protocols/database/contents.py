@@ -6,7 +6,6 @@ order of their ids. An SST's name says which records it holds (impl/codecs/json/
 """
 
 from collections import Counter
-from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -140,14 +139,6 @@ def read_names(body: bytes) -> bytes:
 
 
 # --- a part's own state
-
-def copied(of: Any) -> Any:
-    """Return a copy that shares nothing that changes, but for refiners."""
-    again = object.__new__(type(of))
-    vars(again).update({name: copy(value) if isinstance(value, (list, dict, set)) or hasattr(value, "__copy__") else value
-                        for name, value in vars(of).items()})
-    return again
-
 
 def observed(of: Any, e: Event) -> None:
     """Let a part's trace take an event in the model's form. The store was judged before."""

@@ -22,8 +22,9 @@ from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.model.protocols.wal_fencing import Constants, Shared, Writer, latest
 from highwater.traces.event import Event
 from highwater.traces.protocols import wal_fencing as wal
-from highwater.traces.protocols.database.contents import CLAIM, FLUSH, Change, copied, observed
+from highwater.traces.protocols.database.contents import CLAIM, FLUSH, Change, observed
 from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.trace import copied
 
 NEW = tuple.__new__
 AWAITS = "Validating", "Created", "Reread"  # a writer that is about to read the manifest

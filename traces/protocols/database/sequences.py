@@ -21,8 +21,9 @@ from highwater.impl.layout import Namespace
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, READS
 from highwater.traces.protocols import sequenced_metadata_boundary as boundary
-from highwater.traces.protocols.database.contents import copied, numbered
+from highwater.traces.protocols.database.contents import numbered
 from highwater.traces.refine import STUTTER, Match, Refiner
+from highwater.traces.trace import copied
 
 LOOKS = ("get", "get_if_changed")  # reads of a boundary
 FORGETS = {"forget": "LoseReply", "crash": "Crash"}

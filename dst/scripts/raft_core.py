@@ -1,0 +1,257 @@
+"""Scripts of servers of impl/raft: elections, and what a follower does."""
+
+from highwater.dst.script import Alone, Script, check, same
+from highwater.dst.scripts.raft_servers import ABC, CAREFUL, EMPTY, PLAIN, after, got, leader, logged, sent, server
+from highwater.impl.raft import core
+from highwater.impl.raft.entries import NOOP, Entry
+from highwater.impl.raft.messages import (
+    Append,
+    Appended,
+    Conflict,
+    Heartbeat,
+    HeartbeatReply,
+    PreVote,
+    PreVoteReply,
+    RequestVote,
+    Vote,
+)
+from highwater.impl.raft.state import (
+    CANDIDATE,
+    FOLLOWER,
+    LEADER,
+    PRE_CANDIDATE,
+    Campaign,
+    Lead,
+    Propose,
+    Restart,
+    Save,
+    StepDown,
+    Synced,
+    Tick,
+)
+
+
+async def an_election_begins_between_one_and_two_timeouts_and_later_ones_differ(alone: Alone) -> None:
+    timeouts = set()
+    for seed in range(40):
+        fresh, _ = core.step(core.server("a", ABC, PLAIN), Restart(0, "", EMPTY, 0, seed))
+        ticks = 0
+        while fresh.role == FOLLOWER:
+            fresh, _ = core.step(fresh, Tick())
+            ticks += 1
+        timeouts.add(ticks)
+    same(timeouts, {4, 5, 6, 7})
+
+
+async def a_candidate_asks_for_votes_once_its_own_is_durable(alone: Alone) -> None:
+    candidate, outputs = after(server(term=4, log=logged(2, 3)), Campaign())
+    same(outputs, (Save(1, 5, "a", 3, ()),))
+    same(candidate.role, CANDIDATE)
+    _, outputs = after(candidate, Synced(1))
+    same(sent(outputs), [("b", RequestVote(5, 2, 3)), ("c", RequestVote(5, 2, 3))])
+
+
+async def a_candidate_counts_itself_only_when_durable(alone: Alone) -> None:
+    single, _ = after(server(voters=("a",)), Campaign())
+    same(single.role, CANDIDATE)
+    same(after(single, Synced(1))[0].role, LEADER)
+    candidate, _ = after(server(), Campaign(), got("b", Vote(1, True)))
+    same(candidate.role, CANDIDATE)
+    same(after(candidate, Synced(1))[0].role, LEADER)
+
+
+async def a_vote_is_answered_once_it_is_durable(alone: Alone) -> None:
+    voter, outputs = after(server(term=4), got("b", RequestVote(5, 0, 0)))
+    same(outputs, (Save(1, 5, "b", 1, ()),))
+    same(sent(after(voter, Synced(1))[1]), [("b", Vote(5, True))])
+
+
+async def a_server_votes_once_a_term(alone: Alone) -> None:
+    voter, _ = after(server(), got("b", RequestVote(5, 0, 0)), Synced(1))
+    same(sent(after(voter, got("c", RequestVote(5, 9, 5)))[1]), [("c", Vote(5, False))])
+    same(sent(after(voter, got("b", RequestVote(5, 0, 0)))[1]), [("b", Vote(5, True))])
+    same(after(voter, got("c", RequestVote(6, 9, 5)))[0].vote, "c")
+
+
+async def a_leader_opens_its_term_with_an_entry(alone: Alone) -> None:
+    led, outputs = after(server(term=4, log=logged(2)), Campaign(), Synced(1), got("c", Vote(5, True)))
+    same(led.log.entries[-1], Entry(5, NOOP, b""))
+    check(Lead(5) in outputs, "a leader opens its term with an entry")
+    same(outputs[0], Save(2, 5, "a", 2, (Entry(5, NOOP, b""),)))
+    same(sent(outputs), [(name, Append(5, 1, 2, (Entry(5, NOOP, b""),), 0)) for name in "bc"])
+
+
+async def refusals_of_a_quorum_end_a_candidacy(alone: Alone) -> None:
+    candidate, _ = after(server(), Campaign(), Synced(1), got("b", Vote(1, False)), got("c", Vote(1, False)))
+    same(candidate.role, FOLLOWER)
+
+
+async def votes_of_another_term_do_not_count(alone: Alone) -> None:
+    candidate, _ = after(server(term=4), Campaign(), Synced(1), got("b", Vote(4, True)))
+    same(candidate.role, CANDIDATE)
+
+
+async def pre_vote_takes_no_term(alone: Alone) -> None:
+    asking, outputs = after(server(CAREFUL, 4, log=logged(2)), Campaign())
+    same((asking.role, asking.term), (PRE_CANDIDATE, 4))
+    same(sent(outputs), [(name, PreVote(5, 1, 2)) for name in "bc"])
+    candidate, _ = after(asking, got("b", PreVoteReply(5, True)))
+    same((candidate.role, candidate.term), (CANDIDATE, 5))
+    same(after(asking, got("b", PreVoteReply(4, False)), got("c", PreVoteReply(4, False)))[0].role, FOLLOWER)
+    same(after(asking, got("b", PreVoteReply(9, False)))[0].term, 9)
+
+
+async def a_pre_vote_promises_nothing(alone: Alone) -> None:
+    asked, outputs = after(server(CAREFUL, 4, log=logged(2)), got("b", PreVote(5, 1, 2)))
+    same(sent(outputs), [("b", PreVoteReply(5, True))])
+    same((asked.term, asked.vote), (4, ""))
+    same(sent(after(asked, got("c", PreVote(5, 1, 2)))[1]), [("c", PreVoteReply(5, True))])
+    same(sent(after(asked, got("c", PreVote(5, 0, 0)))[1]), [("c", PreVoteReply(4, False))])
+
+
+async def who_hears_of_a_leader_ignores_candidates_unless_the_leader_sent_them(alone: Alone) -> None:
+    following_b, _ = after(server(CAREFUL, 5), got("b", Heartbeat(5, 0, 0)))
+    for message in (PreVote(6, 9, 5), RequestVote(6, 9, 5)):
+        ignored, outputs = after(following_b, got("c", message))
+        same((ignored, outputs), (following_b, ()))
+        check(
+            after(following_b, *[Tick()] * 4, got("c", message))[1],
+            "who hears of a leader ignores candidates unless the leader sent them",
+        )
+    same(after(following_b, got("c", RequestVote(6, 9, 5, True)))[0].vote, "c")
+
+
+async def a_leader_that_hears_of_no_quorum_steps_down(alone: Alone) -> None:
+    led = leader(CAREFUL)
+    led, _ = after(led, *[Tick()] * 4)
+    same(led.role, LEADER)
+    left, outputs = after(led, *[Tick()] * 4)
+    same(left.role, FOLLOWER)
+    check(StepDown(5) in outputs, "a leader that hears of no quorum steps down")
+    kept, _ = after(led, *[Tick()] * 3, got("c", HeartbeatReply(5, 0)), Tick())
+    same(kept.role, LEADER)
+
+
+async def a_leader_with_a_stalled_disk_steps_down_and_does_not_campaign(alone: Alone) -> None:
+    led, _ = after(leader(), Propose((b"x",)), *[Tick()] * 3)
+    same(led.role, LEADER)
+    left, outputs = after(led, Tick())
+    same(left.role, FOLLOWER)
+    check(StepDown(5) in outputs, "a leader with a stalled disk steps down and does not campaign")
+    same(after(left, *[Tick()] * 20)[0].role, FOLLOWER)
+    same(after(left, Campaign())[0].role, FOLLOWER)
+    same(after(left, Synced(3), Campaign())[0].role, CANDIDATE)
+
+
+async def strangers_and_oneself_are_not_heard(alone: Alone) -> None:
+    fresh = server()
+    for sender in ("x", "a"):
+        same(after(fresh, got(sender, RequestVote(9, 9, 9))), (fresh, ()))
+
+
+async def entries_are_acknowledged_once_they_are_durable(alone: Alone) -> None:
+    follower, outputs = after(server(term=5), got("b", Append(5, 0, 0, logged(5, 5).entries, 1)))
+    same(outputs, (Save(1, 5, "", 1, logged(5, 5).entries),))
+    same(follower.commit, 1)
+    same(sent(after(follower, Synced(1))[1]), [("b", Appended(5, 2))])
+
+
+async def an_append_that_comes_twice_is_acknowledged_once_the_first_is_durable(alone: Alone) -> None:
+    append = got("b", Append(5, 0, 0, logged(5).entries, 0))
+    follower, outputs = after(server(term=5), append, append)
+    same(outputs, ())
+    same(sent(after(follower, Synced(1))[1]), [("b", Appended(5, 1))] * 2)
+
+
+async def a_late_append_cuts_nothing(alone: Alone) -> None:
+    full = server(term=5, log=logged(5, 5, 5))
+    whole, outputs = after(full, got("b", Append(5, 0, 0, logged(5).entries, 0)))
+    same(whole.log, full.log)
+    same(sent(outputs), [("b", Appended(5, 1))])
+
+
+async def entries_of_another_term_are_replaced(alone: Alone) -> None:
+    follower, outputs = after(server(term=5, log=logged(1, 2, 2)), got("b", Append(5, 1, 1, logged(5).entries, 0)))
+    same(follower.log, logged(1, 5))
+    same(outputs[0], Save(1, 5, "", 2, logged(5).entries))
+    same(follower.durable.index, 1)
+
+
+async def a_missing_entry_is_refused_with_the_place_where_logs_may_agree(alone: Alone) -> None:
+    for log, prev, hint in (
+        (logged(1, 1), (5, 4), (2, 1)),
+        (logged(1, 1, 3, 3), (4, 2), (2, 1)),
+        (logged(), (3, 2), (0, 0)),
+        (logged(4, 4, base=(6, 3)), (8, 3), (6, 3)),
+    ):
+        _, outputs = after(server(term=5, log=log, commit=log.base_index), got("b", Append(5, *prev, (), 0)))
+        same(sent(outputs), [("b", Conflict(5, prev[0], *hint))])
+
+
+async def an_append_before_the_logs_beginning_tells_the_leader_what_is_committed(alone: Alone) -> None:
+    _, outputs = after(server(term=5, log=logged(1, base=(4, 1)), commit=5), got("b", Append(5, 2, 1, logged(1).entries, 0)))
+    same(sent(outputs), [("b", Appended(5, 5))])
+
+
+async def a_follower_commits_no_more_than_it_has(alone: Alone) -> None:
+    follower, _ = after(server(term=5, log=logged(1, 2, 2)), got("b", Append(5, 1, 1, (), 3)))
+    same(follower.commit, 1)
+    same(after(server(term=5, log=logged(5)), got("b", Heartbeat(5, 3, 0)))[0].commit, 1)
+
+
+async def an_answer_waits_until_the_term_is_durable(alone: Alone) -> None:
+    follower, outputs = after(server(term=4), got("b", Heartbeat(5, 0, 3)))
+    same(sent(outputs), [])
+    same(sent(after(follower, Synced(1))[1]), [("b", HeartbeatReply(5, 3))])
+
+
+async def what_waits_for_an_earlier_term_is_dropped(alone: Alone) -> None:
+    voter, _ = after(server(), got("b", RequestVote(5, 0, 0)), got("c", Heartbeat(6, 0, 0)))
+    same(sent(after(voter, Synced(1))[1]), [])
+    same(sent(after(voter, Synced(2))[1]), [("c", HeartbeatReply(6, 0))])
+
+
+async def a_save_does_not_count_for_entries_that_replaced_its_own(alone: Alone) -> None:
+    """Entry 1 of term 4 is written, then replaced; until that is durable, neither counts."""
+    follower, _ = after(
+        server(term=4),
+        got("b", Append(4, 0, 0, logged(4).entries, 0)),
+        got("c", Append(5, 0, 0, logged(5).entries, 0)),
+        Synced(1),
+    )
+    same(follower.durable.index, 0)
+    same(after(follower, Synced(2))[0].durable.index, 1)
+
+
+async def a_sync_that_was_heard_of_changes_nothing(alone: Alone) -> None:
+    follower, _ = after(server(term=5), got("b", Append(5, 0, 0, logged(5).entries, 0)), Synced(1))
+    same(after(follower, Synced(1)), (follower, ()))
+
+
+SCRIPTS: tuple[Script, ...] = (
+    an_election_begins_between_one_and_two_timeouts_and_later_ones_differ,
+    a_candidate_asks_for_votes_once_its_own_is_durable,
+    a_candidate_counts_itself_only_when_durable,
+    a_vote_is_answered_once_it_is_durable,
+    a_server_votes_once_a_term,
+    a_leader_opens_its_term_with_an_entry,
+    refusals_of_a_quorum_end_a_candidacy,
+    votes_of_another_term_do_not_count,
+    pre_vote_takes_no_term,
+    a_pre_vote_promises_nothing,
+    who_hears_of_a_leader_ignores_candidates_unless_the_leader_sent_them,
+    a_leader_that_hears_of_no_quorum_steps_down,
+    a_leader_with_a_stalled_disk_steps_down_and_does_not_campaign,
+    strangers_and_oneself_are_not_heard,
+    entries_are_acknowledged_once_they_are_durable,
+    an_append_that_comes_twice_is_acknowledged_once_the_first_is_durable,
+    a_late_append_cuts_nothing,
+    entries_of_another_term_are_replaced,
+    a_missing_entry_is_refused_with_the_place_where_logs_may_agree,
+    an_append_before_the_logs_beginning_tells_the_leader_what_is_committed,
+    a_follower_commits_no_more_than_it_has,
+    an_answer_waits_until_the_term_is_durable,
+    what_waits_for_an_earlier_term_is_dropped,
+    a_save_does_not_count_for_entries_that_replaced_its_own,
+    a_sync_that_was_heard_of_changes_nothing,
+)

@@ -1,0 +1,476 @@
+"""Scripts of one node of impl/raft, which is a group of its own: what its callers are told, and what it finds again."""
+
+from typing import Any
+
+from highwater.dst.script import Alone, Script, check, fails_with, forever, same, wrong
+from highwater.dst.scripts.raft_disks import ScriptDisk
+from highwater.dst.scripts.raft_servers import ABC, after, got, leader, logged, server
+from highwater.impl.codecs.crc32c import crc32c
+from highwater.impl.node_world import DiskFailed, Message, NodeWorld
+from highwater.impl.raft import core, records, segments, snapshots, terms, wire
+from highwater.impl.raft.entries import COMMAND, NOOP, Entry
+from highwater.impl.raft.faults import (
+    Damaged,
+    LeadershipLost,
+    NodeStopped,
+    NotLeader,
+    NotRunning,
+    NoVoter,
+    OtherNode,
+    OtherVersion,
+    QueueFull,
+    TooLarge,
+    TransferFailed,
+)
+from highwater.impl.raft.fetch import Chunk, FetchChunk, Fetched
+from highwater.impl.raft.following import Contradiction
+from highwater.impl.raft.guard import GuardedDisk
+from highwater.impl.raft.log import open_log
+from highwater.impl.raft.machine import Machine
+from highwater.impl.raft.messages import Append, Heartbeat, ReadIndexReply, RequestVote, TimeoutNow
+from highwater.impl.raft.node import Done, Node, Options, seed_of
+from highwater.impl.raft.snapshots import Snapshot
+from highwater.impl.raft.state import (
+    FOLLOWER,
+    LEADER,
+    Config,
+    Installed,
+    Progress,
+    Propose,
+    Read,
+    ReadReady,
+    Received,
+    Restart,
+    Save,
+    State,
+    StepDown,
+    Synced,
+    Tick,
+    Transfer,
+    TransferTo,
+)
+from highwater.impl.raft.waiters import Bell, Waiter
+
+MACHINE = Machine((), lambda value, command: ((*value, command.body), len(value)), b"\n".join,
+                  lambda data: tuple(data.split(b"\n")) if data else ())
+OPTIONS = Options(Config(election_ticks=2), snapshot_entries=3, keep_entries=1)
+SETTLED_TICKS = 10
+TIMEOUTS = ([12, 14, 18], [7161166666904929013, 5280959628897358176, 9578493626487942959])  # drawn one after the other
+
+
+class Happening:
+    """A Signal of a script."""
+
+    def __init__(self) -> None:
+        self.happened = False
+
+    def set(self) -> None:
+        self.happened = True
+
+    async def wait(self) -> None:
+        if not self.happened:
+            await forever()
+
+
+class Happenings:
+    def signal(self) -> Happening:
+        return Happening()
+
+
+class Posted:
+    """A Net that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Any]] = []
+
+    async def send(self, to: str, body: bytes) -> None:
+        self.sent.append((to, wire.decoded(body)))
+
+    async def receive(self, timeout_ms: int) -> None:
+        return None
+
+
+def world_of(alone: Alone, disk: ScriptDisk) -> NodeWorld:
+    return NodeWorld(disk, Posted(), alone, Happenings(), alone, alone)  # pyright: ignore[reportArgumentType]
+
+
+async def opened(alone: Alone, disk: ScriptDisk, voters: tuple[str, ...] = ("a",), options: Options = OPTIONS) -> Node:
+    """Return a node that has taken its first step. Its tasks are not begun: the script does what they would do."""
+    node = Node(world_of(alone, disk), "a", voters, MACHINE, options, core.step)
+    recovered = await node._recover()
+    node.stopped = ""
+    await node._give(Restart(recovered.term, recovered.vote, recovered.log, node.snapshot.index, 7))
+    return node
+
+
+async def write(node: Node) -> None:
+    """Do what the task does that writes the log, and the one that makes snapshots."""
+    while node.saves:
+        saves, node.saves = node.saves, []
+        assert node.log is not None
+        await node.log.write(saves)
+        await node._give(Synced(saves[-1].number))
+    if node._snapshot_is_due():
+        await node._make_snapshot()
+        assert node.log is not None
+        await node.log.compact(node.state.log.base_index)
+
+
+async def leading(alone: Alone, disk: ScriptDisk, options: Options = OPTIONS) -> Node:
+    """Return a node that leads its group of one, and has committed its first entry."""
+    node = await opened(alone, disk, options=options)
+    for _ in range(SETTLED_TICKS):
+        await node._give(Tick())
+        await write(node)
+    same((node.state.role, node.applied), (LEADER, node.state.commit))
+    return node
+
+
+async def proposed(node: Node, body: bytes) -> Done:
+    """Propose an entry, write it, and return the answer."""
+    waiter = Waiter(node.world.signals)
+    node._step(Propose((body,)), waiter)
+    await write(node)
+    return await waiter.wait()
+
+
+# --- a life
+
+async def life(alone: Alone) -> None:
+    """Entries are applied once and in order, also after restarts, with and without a snapshot."""
+    disk = ScriptDisk()
+    node = await leading(alone, disk)
+    same(await proposed(node, b"x"), Done(2, 0))
+    same(await node.read(), (b"x",))
+    same(await proposed(node, b"y"), Done(3, 1))
+    same(sorted(name for name in disk.files if snapshots.is_snapshot(name)), [snapshots.name_of(3, 1)])
+    same(node.state.snapshot, (3, 1))
+    same(node.state.log.base_index, 2)
+    for term in (2, 3):
+        node = await leading(alone, disk)
+        same((node.state.term, await node.read()), (term, (b"x", b"y")))
+        same(node.log and node.log.disk, node.disk)
+    same(await proposed(node, b"z"), Done(6, 2))
+    same(alone.warnings, [])
+
+
+async def newer_snapshot_goes_first(alone: Alone) -> None:
+    """The newer one of two snapshots is loaded, and the older one goes."""
+    disk = ScriptDisk()
+    node = await leading(alone, disk)
+    for body in (b"1", b"2", b"3", b"4", b"5"):
+        await proposed(node, body)
+    same([name for name in disk.files if snapshots.is_snapshot(name)], [snapshots.name_of(6, 1)])
+    same((await leading(alone, disk)).value, (b"1", b"2", b"3", b"4", b"5"))
+
+
+async def unfinished_snapshots_go(alone: Alone) -> None:
+    """A file that never became a snapshot is removed with a warning; if the log was cut after it, the folder is refused."""
+    disk = ScriptDisk()
+    node = await leading(alone, disk, OPTIONS._replace(snapshot_entries=100))
+    for body in (b"1", b"2", b"3"):
+        await proposed(node, body)
+    for name, content in ((snapshots.TEMPORARY, b"?"), (snapshots.name_of(9, 1), b"?")):
+        await disk.create(name)
+        await disk.append(name, content)
+    renamed = snapshots.name_of(8, 1)
+    await disk.create(renamed)
+    await disk.append(renamed, snapshots.encoded(Snapshot(2, 1, ("a",), b"1")))
+    _, bad = await snapshots.load(disk)
+    same([(name, damage.file, damage.offset) for name, damage in bad], [(snapshots.name_of(9, 1), snapshots.name_of(9, 1), 0),
+                                                                        (renamed, renamed, 0)])
+    node = await opened(alone, disk)
+    same([name for name in disk.files if "snapshot" in name], [])
+    same(len(alone.warnings), 2)
+    check("is removed, and nothing is lost" in alone.warnings[0], "an unfinished snapshot is told")
+
+
+async def cut_snapshots_are_refused(alone: Alone) -> None:
+    """A snapshot that is cut is refused once the log was cut after it, and nothing is changed."""
+    disk = ScriptDisk()
+    node = await leading(alone, disk, OPTIONS._replace(segment_bytes=1, keep_entries=0))
+    for body in (b"1", b"2", b"3"):
+        await proposed(node, body)
+    name = snapshots.name_of(3, 1)
+    disk.files[name].now = disk.files[name].now[:-1]
+    names = sorted(disk.files)
+    error = await alone.raises(Damaged, opened(alone, disk), file=name, offset=0)
+    check("restore the file" in str(error), "the way out is named")
+    same(sorted(disk.files), names)
+
+
+async def other_groups(alone: Alone) -> None:
+    """A folder of another group is refused."""
+    disk = ScriptDisk()
+    await open_log(disk, "a", (0, 0))  # pyright: ignore[reportArgumentType]
+    await snapshots.store(disk, Snapshot(3, 1, ("a", "z"), b"x"))
+    await alone.raises(OtherNode, opened(alone, disk))
+
+
+async def snapshots_are_read_back(alone: Alone) -> None:
+    """A snapshot that the disk gives back as it was is taken, and no other."""
+    disk = ScriptDisk()
+    await snapshots.store(disk, Snapshot(3, 1, ("a",), b"x"))
+
+    async def other(name: str) -> bytes:
+        return b"?"
+
+    disk.read = other  # pyright: ignore[reportAttributeAccessIssue]
+    await alone.raises(DiskFailed, snapshots.store(disk, Snapshot(4, 1, ("a",), b"x")))
+
+
+# --- what callers are told
+
+async def closed_nodes(alone: Alone) -> None:
+    """A node that is not open, or was closed, takes nothing, and ends who waits."""
+    fresh = Node(world_of(alone, ScriptDisk()), "a", ("a",), MACHINE, OPTIONS, core.step)
+    for call in (fresh.propose(b"x"), fresh.read(), fresh.transfer("a")):
+        check("it is not open" in str(await alone.raises(NotRunning, call)), "the reason is told")
+    node = await leading(alone, ScriptDisk())
+    waiters = [Waiter(node.world.signals) for _ in range(4)]
+    node.proposals[99], node.asked["r"], node.transfers = waiters[0], waiters[1], [waiters[3]]
+    node.readers.append((99, waiters[2]))
+    await node.close()
+    for waiter in waiters:
+        await alone.raises(NodeStopped, waiter.wait())
+    same((alone.warnings, node.stopped, node.keeper), ([], "it was closed", None))
+    for call in (node.propose(b"x"), node.read(), node.transfer("a")):
+        await alone.raises(NotRunning, call)
+
+
+async def refusals(alone: Alone) -> None:
+    """Refused calls say why, and whom to ask."""
+    node = await leading(alone, ScriptDisk(), OPTIONS._replace(config=Config(election_ticks=2, max_entry_bytes=4)))
+    check("an entry of 5 bytes: at most 4" in str(await alone.raises(TooLarge, node.propose(b"12345"))), "the limit is told")
+    await alone.raises(NoVoter, node.transfer("z"))
+    same(node.transfers, [])
+    follower = await opened(alone, ScriptDisk(), ABC)
+    for call in (follower.propose(b"x"), follower.read(), follower.transfer("b")):
+        check("no leader is known" in str(await alone.raises(NotLeader, call, leader="")), "nobody is named")
+    same((follower.transfers, follower.asked, follower.readers), ([], {}, []))
+    await follower._give(Received("b", Heartbeat(1, 0, 0)))
+    for call in (follower.propose(b"x"), follower.transfer("b")):
+        check("ask 'b'" in str(await alone.raises(NotLeader, call, leader="b")), "the leader is named")
+    check("no leader is known" in str(NotLeader("a", "a")), "nobody is sent to himself")
+    error = Damaged("log-1", 7, "it is cut")
+    same((error.file, error.offset, error.what), ("log-1", 7, "it is cut"))
+    check(str(error).startswith("log-1: byte 7: it is cut; "), "file, offset and damage are told")
+
+
+async def leaders_that_step_down(alone: Alone) -> None:
+    """Callers whose entry the node took as a leader hear that it leads no more."""
+    node = await leading(alone, ScriptDisk())
+    waiter, transfers = Waiter(node.world.signals), Waiter(node.world.signals)
+    node.proposals[99], node.transfers = waiter, [transfers]
+    node._do(StepDown(1))
+    await alone.raises(LeadershipLost, waiter.wait())
+    same(node.proposals, {})
+    node._end_transfers()
+    await alone.raises(TransferFailed, transfers.wait())
+    node.transfers = [Waiter(node.world.signals)]
+    ended = node.transfers[0]
+    node.state = node.state._replace(role=FOLLOWER)
+    node._end_transfers()
+    same((await ended.wait(), node.transfers), (None, []))
+
+
+# --- rules
+
+async def contradictions(alone: Alone) -> None:
+    """Two leaders of a term, and an entry in the place of a committed one, are never followed."""
+    fails_with(Contradiction, lambda: after(leader(), got("b", Heartbeat(5, 0, 0))))
+    for config in (Config(election_ticks=1), Config(heartbeat_ticks=0), Config(max_inflight=0), Config(max_append_bytes=0)):
+        fails_with(ValueError, lambda config=config: core.server("a", ABC, config))
+
+
+async def wrong_beginnings(alone: Alone) -> None:
+    """A server that is none of the voters does not begin, and neither does one whose log does not go on from its snapshot."""
+    for voters in (("b",), ("a", "a")):
+        fails_with(ValueError, lambda voters=voters: core.server("a", voters))
+    fails_with(ValueError, lambda: server(log=logged(5, base=(4, 4)), commit=2))
+    for append in (Append(5, 1, 1, logged(5).entries, 0), Append(5, 2, 5, (), 0)):
+        fails_with(Contradiction, lambda append=append: after(server(term=5, log=logged(1, 1), commit=2), got("b", append)))
+    fails_with(Contradiction, lambda: after(leader(log=logged(1, 1)), Installed(2, 4)))
+    log, _ = await open_log(ScriptDisk(), "a", (0, 0))  # pyright: ignore[reportArgumentType]
+    await log.write([Save(1, 1, "", 1, logged(1, 1).entries)])
+    await alone.raises(ValueError, log.write([Save(2, 1, "", 2, ())]))
+
+
+async def contradictions_end_the_node(alone: Alone) -> None:
+    """A node whose committed entry would change stops, and says so to who waits."""
+    node = await opened(alone, ScriptDisk(), ABC)
+    await node._give(Received("b", Append(1, 0, 0, logged(1).entries, 1)))
+    await alone.raises(NodeStopped, node._give(Received("c", Append(2, 0, 0, logged(2).entries, 0))))
+    check("entry 1 is committed" in node.stopped and len(alone.warnings) == 1, "the reason is told once")
+
+
+async def full_queues(alone: Alone) -> None:
+    """Entries that would wait for too many others are refused."""
+    node = await leading(alone, ScriptDisk(), OPTIONS._replace(config=Config(election_ticks=2, max_uncommitted_bytes=3)))
+    node._step(Propose((b"12",)), Waiter(node.world.signals))
+    error = await alone.raises(QueueFull, node.propose(b"34"))
+    check("entries of 2 bytes wait" in str(error) and "at most 3 may" in str(error), "the limit is told")
+
+
+async def strange_messages(alone: Alone) -> None:
+    """Bytes that are no message are dropped with a warning, and the node goes on."""
+    node = await opened(alone, ScriptDisk(), ABC)
+    bodies = [b"?", wire.encoded(Append(1, 0, 0, logged(1).entries, 0))[:-9], wire.encoded(Heartbeat(1, 0, 0))]
+
+    async def receive(timeout_ms: int) -> Message | None:
+        if not bodies:
+            await forever()
+        return Message("b", bodies.pop(0))
+
+    node.world.net.receive = receive  # pyright: ignore[reportAttributeAccessIssue]
+    await alone.cancels(node._receive_on())
+    same((len(alone.warnings), alone.counted, node.state.leader), (2, ["raft_malformed_messages"] * 2, "b"))
+
+
+async def other_folders(alone: Alone) -> None:
+    """A log of another node or of another version is refused, and so is one that is damaged before its last batch."""
+    disk = ScriptDisk()
+    log, _ = await open_log(disk, "a", (0, 0))  # pyright: ignore[reportArgumentType]
+    for index in (1, 2, 3):
+        await log.write([Save(index, 1, "", index, logged(1).entries)])
+    name = min(disk.files)
+    whole = disk.files[name].now
+    await alone.raises(OtherNode, open_log(disk, "b", (0, 0)))  # pyright: ignore[reportArgumentType]
+    head = records.record_at(whole, 0)
+    assert head is not None
+    later = head._replace(body=head.body[:8] + b"\0\7" + head.body[10:])
+    disk.files[name].now = records.encoded(later) + whole[head.end:]
+    await alone.raises(OtherVersion, open_log(disk, "a", (0, 0)))  # pyright: ignore[reportArgumentType]
+    second = records.record_at(whole, head.end)
+    assert second is not None
+    disk.files[name].now = whole[:second.end + 5] + b"?" + whole[second.end + 6:]
+    await alone.raises(Damaged, open_log(disk, "a", (0, 0)), file=name, offset=second.end)  # pyright: ignore[reportArgumentType]
+
+
+async def other_snapshots(alone: Alone) -> None:
+    """Bytes that only have the checksum of a snapshot are refused, and so is another version."""
+    for body in (b"otherone" + bytes(40), b"hwraftsn\0\1" + bytes(16) + b"\0\x09" + bytes(30),
+                 b"hwraftsn\0\1" + bytes(16) + b"\0\1\0\1\xff" + bytes(30)):
+        fails_with(Damaged, lambda body=body: snapshots.decoded("x", body + snapshots.SUM.pack(crc32c(body))))
+    whole = snapshots.encoded(Snapshot(3, 1, ("a",), b"x"))
+    fails_with(OtherVersion, lambda: snapshots.decoded("x", whole[:9] + b"\2" + whole[10:]))
+
+
+async def small_numbers(alone: Alone) -> None:
+    """Counts begin where they must, also after a log was cut and at index 0."""
+    same(leader(log=logged(2, 2, 2, base=(4, 2)), commit=5).uncommitted_bytes, 2)
+    beaten, _ = after(leader(), Tick())
+    same(beaten.since_heartbeat, 0)
+    follower, _ = after(server(term=5), got("b", Heartbeat(5, 0, 0)), Read("r"))
+    same(after(follower, got("b", ReadIndexReply(5, "r", 0)))[1], (ReadReady("r", 0),))
+    handing, _ = after(leader(), TransferTo("b"), *[Tick()] * 3)
+    same((handing.transfer and handing.transfer.elapsed, after(handing, Tick())[0].transfer), (3, None))
+    drawn = State("a", ("a",), Config(), random=(1 << 64) - 2)
+    timeouts, states = list[int](), list[int]()
+    for _ in range(3):
+        drawn = terms.with_new_timeout(drawn)
+        timeouts.append(drawn.timeout)
+        states.append(drawn.random)
+    same((timeouts, states), TIMEOUTS)
+    disk = ScriptDisk()
+    await open_log(disk, "", (0, 0))  # pyright: ignore[reportArgumentType]
+    name = min(disk.files)
+    whole = disk.files[name].now
+    found = segments.parsed(name, whole + b"torn", "", True)
+    check(found is not None and (found.size_bytes, found.torn_bytes) == (len(whole), 4), "what is torn is counted")
+
+
+async def usual_values(alone: Alone) -> None:
+    """Usual values are those that the documentation names."""
+    same(Config(), Config(10, 1, 1 << 20, 1 << 20, 64, 64 << 20, True, True))
+    same(RequestVote(5, 1, 1), RequestVote(5, 1, 1, False))
+    fresh = State("a", ("a",), Config())
+    same((fresh.durable.index, fresh.uncommitted_bytes, fresh.commit, fresh.number, fresh.stalled), (0, 0, 0, 0, 0))
+    same((Transfer("b").elapsed, Progress("b").next_index, Progress("b").match_index), (0, 1, 0))
+    same((NOOP, COMMAND, seed_of("id-12345678")), (0, 1, int.from_bytes(b"12345678", "big")))
+    same(server(term=5).durable.index, 0)
+
+
+async def a_target_needs_no_pre_vote(alone: Alone) -> None:
+    """A server that was told to stand for election does it at once, and a vote resets its time."""
+    target, _ = after(server(Config(election_ticks=4), 5), got("b", Heartbeat(5, 0, 0)), got("b", TimeoutNow(5)))
+    same((target.role, target.term, target.elapsed), ("candidate", 6, 0))
+    voter, _ = after(server(term=4), Tick(), got("b", RequestVote(5, 0, 0)))
+    same((voter.vote, voter.elapsed), ("b", 0))
+    known, _ = after(server(term=5), got("b", Heartbeat(5, 0, 0)), got("c", RequestVote(5, 9, 9)))
+    same((known.vote, known.leader), ("", "b"))
+
+
+async def waiters(alone: Alone) -> None:
+    """The first end of a waiter counts, and a bell wakes once for each ring."""
+    first, second = (Waiter(Happenings()) for _ in range(2))
+    first.done(1)
+    first.done(2)
+    first.failed(NotRunning("late"))
+    same((await first.wait(), first.ended), (1, True))
+    second.failed(NotRunning("it ended"))
+    second.done(3)
+    await alone.raises(NotRunning, second.wait())
+    same((second.ended, second.result), (True, None))
+    await alone.cancels(Waiter(Happenings()).wait())
+    bell = Bell(Happenings())
+    bell.ring()
+    bell.ring()
+    same(await bell.wait(), None)
+    await alone.cancels(bell.wait())
+
+
+async def parts_of_a_snapshot(alone: Alone) -> None:
+    """Only the part that is missed next is taken, of the snapshot that was offered, and by whom."""
+    for sender, chunk in (("c", Chunk(7, 3, 0, 9, b"x")), ("b", Chunk(8, 3, 0, 9, b"x")), ("b", Chunk(7, 4, 0, 9, b"x")),
+                          ("b", Chunk(7, 3, 1, 9, b"x"))):
+        fetched = Fetched("b", 7, 3)
+        same((fetched.take(sender, chunk), fetched.wants(), fetched.is_gone()), (False, FetchChunk(7, 3, 0), False))
+    fetched = Fetched("b", 7, 3)
+    same((fetched.take("b", Chunk(7, 3, 0, 9, b"x")), fetched.wants(), fetched.is_gone()), (True, FetchChunk(7, 3, 1), False))
+    same((Fetched("b", 7, 3).take("b", Chunk(7, 3, 0, 0, b"")), fetched.is_whole()), (True, False))
+
+
+async def guarded_disks(alone: Alone) -> None:
+    """Each call reaches the disk, and its answer comes back."""
+    disk = ScriptDisk()
+    guarded = GuardedDisk(disk, alone, 10)  # pyright: ignore[reportArgumentType]
+    await guarded.lock()
+    await guarded.create("f")
+    await guarded.append("f", b"12345")
+    await guarded.truncate("f", 3)
+    await guarded.sync("f")
+    await guarded.sync_names()
+    same((await guarded.names(), await guarded.read("f")), (["f"], b"123"))
+    await guarded.rename("f", "g")
+    await guarded.remove("g")
+    same([call for call, _ in disk.calls], ["lock", "create", "append", "truncate", "sync", "sync_names", "names", "read",
+                                            "rename", "remove"])
+
+
+async def malformed_messages(alone: Alone) -> None:
+    """Bytes that are one byte shorter or longer than a message are none."""
+    for message in (Heartbeat(1, 2, 3), RequestVote(1, 2, 3, True), Chunk(1, 2, 3, 4, b"x")):
+        whole = wire.encoded(message)
+        same(wire.decoded(whole), message)
+        for body in (whole[:-1], whole + b"\0", b"", b"\1", b"\2" + whole[1:], whole[:1] + b"\x63" + whole[2:]):
+            fails_with(wire.Malformed, lambda body=body: wire.decoded(body))
+
+
+async def a_machine_of_a_later_version(alone: Alone) -> None:
+    """An entry of a kind that nobody knows ends the node."""
+    node = await leading(alone, ScriptDisk())
+    try:
+        node._applied(9, Entry(1, 7, b"?"))
+    except Exception as error:
+        check("does not know" in str(error), "the kind is named")
+    else:
+        raise wrong("an entry of kind 7 is applied")
+
+
+SCRIPTS: tuple[Script, ...] = (
+    life, newer_snapshot_goes_first, unfinished_snapshots_go, cut_snapshots_are_refused, other_groups, snapshots_are_read_back,
+    closed_nodes, refusals, leaders_that_step_down, contradictions, usual_values, a_target_needs_no_pre_vote, waiters,
+    parts_of_a_snapshot, guarded_disks, malformed_messages, a_machine_of_a_later_version, wrong_beginnings,
+    contradictions_end_the_node, full_queues, strange_messages, other_folders, other_snapshots, small_numbers,
+)

@@ -1,0 +1,306 @@
+"""Safety: a survivor is explained only if nodes, their disks and their network could have produced the damaged trace as well.
+
+These equivalences hold for the traces of all nodes. They rest on four facts. A message may be lost, late or doubled. What a
+node asks of its disk and does not use need not have been asked. What two nodes do commutes, unless a message goes between. A
+process that ended leaves only its disk.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from struct import Struct
+from typing import Any
+
+from highwater.traces.damage.damage import changed
+from highwater.traces.damage.survivors import Equivalences, Survivor, between_its_neighbours, claims_less, same_but
+from highwater.traces.event import Event
+from highwater.traces.machines import node_of
+
+INT = Struct(">q")
+HEAD_BYTES = 2  # of a message: version and kind
+LOOKS = ("lock", "names", "read", "sync_names", "sync")  # they leave the files of a disk as a process sees them
+
+
+def contents(events: list[Event], i: int) -> Iterator[bytes]:
+    """Yield other contents of a node's event: another one of its kind, and each number one more or less."""
+    e = events[i]
+    yield next((o.body for o in events if (o.kind, o.op) == (e.kind, e.op) and o.body not in (b"", e.body)), b"1")
+    if e.kind == "step" and e.body[:1] == b"{":
+        for other in changed(json.loads(e.body)):
+            yield json.dumps(other, separators=(",", ":")).encode()
+    elif e.kind == "sent":
+        yield from messages(e.body)
+    elif e.body:
+        yield from (e.body[:-1], bytes([*e.body[:-1], e.body[-1] ^ 1]), e.body + b"\0")
+        if b" " in e.body:
+            yield from (b" ".join(other) for other in changed(e.body.split(b" ")))
+
+
+def messages(body: bytes) -> Iterator[bytes]:
+    """Yield a message with another version, another kind, and each of its first integers one more or less."""
+    yield from (bytes([body[0] + 1, *body[1:]]), bytes([body[0], body[1] + 1, *body[2:]]), body[:-1], body + b"\0")
+    for at in range(HEAD_BYTES, min(len(body) - INT.size, HEAD_BYTES + 4 * INT.size) + 1, INT.size):
+        for by in (1, -1):
+            yield body[:at] + INT.pack(INT.unpack_from(body, at)[0] + by) + body[at + INT.size:]
+
+
+# --- questions about events of nodes
+
+def of_node(node: str, events: Iterable[Event]) -> Iterator[Event]:
+    return (e for e in events if node_of(e.client) == node)
+
+
+def received(s: Survivor, number: int) -> bool:
+    """Return whether anybody received the message of this number."""
+    return any(e.kind == "received" and e.request == number for e in s.good)
+
+
+def life(s: Survivor) -> Iterator[Event]:
+    """Yield the later events of the node in this life, but for what callers were told."""
+    for e in of_node(node_of(s.before.client), s.rest):
+        if e.kind == "died":
+            return
+        if e.kind != "told":
+            yield e
+
+
+def independent(one: Event, two: Event) -> bool:
+    """Return whether two events may happen in either order. What a message, a step or a caller tells must be so in both: that
+    is judged with each of them."""
+    if node_of(one.client) != node_of(two.client):
+        return {one.kind, two.kind} != {"sent", "received"} or one.request != two.request
+    kinds = {one.kind, two.kind}
+    if kinds == {"step", "disk"}:  # another task works with the disk, or only looks
+        return any(e.client != node_of(e.client) or (e.op in LOOKS and e.op != "lock") for e in (one, two) if e.kind == "disk")
+    if kinds & {"started", "died"} or any(e.kind == "step" and e.op == "Restart" for e in (one, two)):
+        return False
+    if kinds == {"disk"}:
+        return {one.op, two.op} <= {*LOOKS} - {"lock"} or (
+            one.client != two.client and one.key != two.key)
+    if kinds != {"step"} or "dump" in (one.op, two.op):
+        return True
+    return stays(one) == stays(two) and not changes(one) and not changes(two)
+
+
+def changes(e: Event) -> bool:
+    """Return whether a step asked to write something, or was the first one of its process."""
+    return bool({"save", "found"} & said(e).keys())
+
+
+def said(e: Event) -> dict[str, Any]:
+    """Return the body of a step; nothing if it is no document."""
+    return json.loads(e.body) if e.body[:1] == b"{" else {}
+
+
+def role(e: Event) -> tuple[str, int]:
+    step = said(e)
+    return step.get("role", ""), step.get("term", 0)
+
+
+def stays(e: Event) -> tuple:
+    """Return what a step says of its server, but for reads."""
+    step = said(e)
+    return (*role(e), step.get("commit", 0), step.get("last", 0), step.get("synced", 0), step.get("agreed", 0))
+
+
+MESSAGES_OF_STEPS = ("PreVote", "PreVoteReply", "RequestVote", "Vote", "Append", "Appended", "Conflict", "Heartbeat",
+                     "HeartbeatReply", "InstallSnapshot", "ReadIndex", "ReadIndexReply", "TimeoutNow")
+
+
+# --- equivalences
+
+def commute(s: Survivor) -> bool:
+    if not s.damage.kind.startswith("swap"):
+        return False
+    one, *between, two = s.good[s.damage.at:s.damage.to + 1]
+    if one._replace(t_ms=0) == two._replace(t_ms=0):
+        return True
+    return independent(one, two) and all(independent(one, e) and independent(e, two) for e in between)
+
+
+def number_is_a_name(s: Survivor) -> bool:
+    e = s.before
+    if not same_but(s, "request") or e.kind not in ("sent", "disk") or (e.kind == "sent" and received(s, e.request)):
+        return False
+    numbers = [o.request for o in s.damage.events if (o.client, o.kind) == (e.client, e.kind)]
+    return all(one < two for one, two in pairwise(numbers)) and not received(s, s.after.request)
+
+
+def nobody_received(s: Survivor) -> bool:
+    e = s.before
+    return e.kind == "sent" and not received(s, e.request) and (s.damage.kind == "drop" or same_but(s, "key", "body", "client"))
+
+
+def sent_again(s: Survivor) -> bool:
+    return s.damage.kind == "repeat" and s.before.kind == "sent"
+
+
+def delivered_twice(s: Survivor) -> bool:
+    if s.before.kind != "received" or not same_but(s, "request"):
+        return s.before.kind == "received" and s.damage.kind in ("duplicate", "repeat")
+    e = s.after
+    return any((o.kind, o.client, o.key, o.request) == ("sent", e.key, e.client, e.request) for o in s.good[:s.damage.at])
+
+
+def caused_nothing(s: Survivor) -> bool:
+    """Return whether a message that was received caused no step: another one was received before the next step with one, and
+    may have caused that."""
+    if s.before.kind != "received" or not (s.damage.kind == "drop" or same_but(s, "request", "client", "key")):
+        return False
+    def first(events: Iterable[Event]) -> Event | None:
+        return next((e for e in events if e.kind == "received" or e.op in MESSAGES_OF_STEPS), None)
+
+    following = first(life(s))
+    before = first(of_node(node_of(s.before.client), reversed(s.good[:s.damage.at])))
+    return following is None or following.kind == "received" or (before is not None and before.kind == "received")
+
+
+def tells_less(s: Survivor) -> bool:
+    """Return whether a message tells less than it could: a lower commit or index, another round, another hint,
+    another name of a read."""
+    if s.before.kind != "sent" or not same_but(s, "body"):
+        return False
+    one, two = s.before.body, s.after.body
+    if one[1] in (FETCH_CHUNK, CHUNK):
+        return two[1:2] in (bytes([FETCH_CHUNK]), bytes([CHUNK]))
+    if one[:HEAD_BYTES + INT.size] != two[:HEAD_BYTES + INT.size]:
+        return False
+    if one[1] == APPEND:
+        return len(one) == len(two) == EMPTY_APPEND_BYTES
+    return len(one) == len(two) and one[1] in (HEARTBEAT, APPENDED, CONFLICT, HEARTBEAT_REPLY, READ_INDEX, INSTALL_SNAPSHOT)
+
+
+PRE_VOTES = 1, 2  # kinds of messages of Raft
+APPEND, APPENDED, CONFLICT, HEARTBEAT, HEARTBEAT_REPLY, READ_INDEX = 5, 6, 7, 8, 9, 11
+INSTALL_SNAPSHOT, FETCH_CHUNK, CHUNK = 10, 14, 15
+EMPTY_APPEND_BYTES = HEAD_BYTES + 4 * INT.size + 4  # of one without entries
+
+
+def pre_vote(s: Survivor) -> bool:
+    """Return whether a message that promises nothing became another one of this kind."""
+    return s.before.kind == "sent" and same_but(s, "body") and {*s.before.body[1:2], *s.after.body[1:2]} <= {*PRE_VOTES}
+
+
+def read_before(s: Survivor) -> bool:
+    """Return whether a read shows what was committed a while before, or after: no event tells when it took place."""
+    return (s.before.kind, s.before.op) == ("told", "read") and same_but(s, "body") and (
+        s.before.body.startswith(s.after.body) or s.after.body.startswith(s.before.body))
+
+
+def says_no_more(s: Survivor) -> bool:
+    """Return whether a step changed nothing but what its server knows of others: a later one may say that, or one before."""
+    e = s.before
+    if e.kind != "step" or not said(e) or not (s.damage.kind in ("drop", "duplicate") or same_but(s, "client")) or changes(e):
+        return False
+    before = next((o for o in reversed(s.good[:s.damage.at]) if (o.client, o.kind) == (e.client, "step")), None)
+    return s.damage.kind == "duplicate" or (before is not None and (role(before) == role(e) or role(e)[0] == "follower"))
+
+
+def another_cause(s: Survivor) -> bool:
+    """Return whether a server stands for election, or gives up, after another input than the one that was recorded."""
+    gives_up = s.before.kind == "step" and role(s.before)[0] == "follower" and not changes(s.before)
+    if gives_up and same_but(s, "op"):
+        return {s.before.op, s.after.op} <= {"Tick", "Vote", "PreVoteReply"}
+    return s.before.kind == "step" and same_but(s, "op") and {s.before.op, s.after.op} <= {"Tick", "Campaign", "PreVoteReply",
+                                                                                          "TimeoutNow"}
+
+
+def empty_life(s: Survivor) -> bool:
+    """Return whether a process ended before anything of it was seen."""
+    return s.before.kind == "started" and (s.damage.kind == "drop" or same_but(s, "kind")) and not any(life(s))
+
+
+def never_proposed(s: Survivor) -> bool:
+    """Return whether another call failed as well: no node had the entry that it was about. Of an unknown one nothing is
+    said."""
+    e, other = s.before, s.good[s.damage.to]
+    swapped = s.damage.kind.startswith("swap") and (other.kind, other.op) == ("told", "failed")
+    if e.kind != "told" or e.op not in ("failed", "unknown") or not (same_but(s, "body") or swapped):
+        return False
+    if e.op == "unknown":
+        return True
+    bodies = {e.body, other.body} if swapped else {s.after.body}
+    return not any(o.body in bodies for o in s.good[:s.damage.to] if o.kind == "told" and o.op in ("committed", "unknown"))
+
+
+def created_again(s: Survivor) -> bool:
+    return s.damage.kind == "repeat" and (s.before.kind, s.before.op) == ("disk", "create")
+
+
+def dead_is_dead(s: Survivor) -> bool:
+    if s.before.kind != "died":
+        return False
+    lives = [e.kind for e in of_node(s.before.client, s.good[:s.damage.at]) if e.kind in ("started", "died")]
+    if s.damage.kind == "drop":
+        return lives[-1:] != ["started"]
+    return s.damage.kind == "duplicate" or same_but(s, "keys") or (same_but(s, "op") and not s.before.keys)
+
+
+def task_of_the_node(s: Survivor) -> bool:
+    return s.before.kind == "disk" and same_but(s, "client") and node_of(s.before.client) == node_of(s.after.client)
+
+
+def looked_again(s: Survivor) -> bool:
+    e = s.before
+    return e.kind == "disk" and e.op in LOOKS and (s.damage.kind in ("repeat", "drop") or same_but(s, "client") or (
+        same_but(s, "op") and s.after.op in LOOKS))
+
+
+def kept_longer(s: Survivor) -> bool:
+    """Return whether an old file stays: a server may remove it later."""
+    e = s.before
+    return (e.kind, e.op) == ("disk", "remove") and (s.damage.kind == "drop" or (same_but(s, "op") and s.after.op == "sync"))
+
+
+def answers_less(s: Survivor) -> bool:
+    """Return whether a step answered a round of heartbeats of which nobody made use."""
+    if s.before.kind != "step" or not same_but(s, "body"):
+        return False
+    one, two = said(s.before), said(s.after)
+    notes = [note for note, *_ in one.pop("reads", [])]
+    return notes == ["answer"] and not two.pop("reads", []) and one == two
+
+
+def died_at_once(s: Survivor) -> bool:
+    """Return whether the process ended in the moment in which its disk answered, or did nothing any more."""
+    return s.before.kind == "disk" and s.damage.kind in ("drop", "edit", "repeat") and all(
+        e.kind == "received" or e.t_ms == s.before.t_ms for e in life(s))
+
+
+def another_caller(s: Survivor) -> bool:
+    return s.before.kind == "told" and same_but(s, "client")
+
+
+def told_again(s: Survivor) -> bool:
+    return s.before.kind == "told" and s.damage.kind in ("duplicate", "repeat")
+
+
+READ_BEFORE: Equivalences = {
+    "read before": ("no event tells when it took place, so it may show fewer committed entries, or more", read_before)}
+OF_NODES: Equivalences = {
+    "a number is a name": ("the numbers of this client's messages, or of its operations, still rise, and no other event has it",
+                           number_is_a_name),
+    "between its neighbours": ("the time still lies between those of the neighbouring events", between_its_neighbours),
+    "they commute": ("no message goes between two nodes, or the two events of one node do not depend on each other", commute),
+    "nobody received it": ("the message was lost, so it does not matter whether or to whom it was sent", nobody_received),
+    "sent again": ("a node may send a message twice", sent_again),
+    "delivered twice": ("a network may deliver a message twice", delivered_twice),
+    "caused nothing": ("the message caused no step, so it may have been lost", caused_nothing),
+    "tells less": ("a message may tell less than its sender knows, begin a round of its own, or carry a part of a snapshot, "
+                   "which its receiver checks", tells_less),
+    "says no more": ("the step only took note of something, which its server may do in the step before or after", says_no_more),
+    "another cause": ("a server may stand for election because its time is over, or because it was told to", another_cause),
+    "empty life": ("the process ended before anything of it was seen", empty_life),
+    "pre-vote": ("a pre-vote and its answer promise nothing", pre_vote),
+    "never proposed": ("the call may have been about another entry, which no node has", never_proposed),
+    "created again": ("the file is created, and empty already", created_again),
+    "dead is dead": ("a process ends once or twice, and a machine that loses nothing ends as a process does", dead_is_dead),
+    "a task of the node": ("which task of a node works with its disk says nothing", task_of_the_node),
+    "looked or synced again": ("a process may look at its disk, or sync it, more or less often than it has to", looked_again),
+    "kept longer": ("an old file may be removed later, or after a restart", kept_longer),
+    "answers less": ("an answer to a round of heartbeats may be lost", answers_less),
+    "died at once": ("the process ended before it used the answer of its disk", died_at_once),
+    "claims less": ("a caller received no result, or an indeterminate one", claims_less),
+    "told again": ("a caller received a true result twice", told_again),
+    "another caller": ("another caller may have asked the same", another_caller),
+}
