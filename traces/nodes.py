@@ -44,10 +44,18 @@ class NodeTrace(Trace):
         if e.t_ms < self.now_ms:
             raise self._refused("order", f"at {e.t_ms} ms, after what was at {self.now_ms} ms")
         self.now_ms = e.t_ms
-        if e.kind not in KINDS or node_of(e.client) not in self.refiner.index:
+        if e.kind not in KINDS or not self._is_there(node_of(e.client)):
             raise self._refused("form", f"there is no {e.op!r} of {e.client} that is {e.kind!r}")
-        if why := self.machines.judge(e):
+        if why := self._impossible(e):
             raise self._refused("machine", why)
+
+    def _is_there(self, node: str) -> bool:
+        """Return whether there is such a node. Unless overridden: the model has it."""
+        return node in self.refiner.index
+
+    def _impossible(self, e: Event) -> str:
+        """Return why no machine can have caused an event; "" if one can."""
+        return self.machines.judge(e)
 
     def _told(self, e: Event) -> None:
         """Judge what a call is said to have returned or raised. Raises Failure."""

@@ -26,6 +26,8 @@ UNSAID = {  # errors that no table has -> why
     "TaskCancelled": "of a task, which no call returns", "Unpinned": "caught where it is raised, and the job pinned anew",
     **dict.fromkeys(("FolderRefused", "Damaged", "OtherNode", "OtherVersion"), "a Raft node does not start in such a folder"),
     "Malformed": "of a message, which a node drops",
+    **dict.fromkeys(("AddressInUse", "NotEncrypted", "BadCertificate"), "a process does not start with it"),
+    "HandshakeRefused": "of a connection, which is dialled again",
     "ConfigRefused": "an index does not open with such numbers", "EntryMissing": "of a machine that Raft does not drive",
     "InvalidKey": "of an ordered store: rows have no such keys", "UnknownEntry": "of an entry of a newer release",
     **dict.fromkeys(("DamagedMessage", "DamagedRow", "DamagedFooter", "DamagedSnapshot"), "of bytes that no index has written"),

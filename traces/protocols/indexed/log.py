@@ -76,6 +76,9 @@ def told_of(said: dict[str, Any]) -> Told:
         bytes.fromhex(key): None if row is None else bytes.fromhex(row) for key, row in said["rows"].items()})
 
 
+OF_A_NODE = ("apply", "load")  # steps
+
+
 class IndexTrace(NodeTrace):
     """Refines the trace of a metadata index on several nodes."""
 
@@ -105,6 +108,12 @@ class IndexTrace(NodeTrace):
             self.at[e.client] = 0
         elif e.kind not in ("disk", "sent", "received", "died"):
             raise self._refused("form", f"there is no {e.op!r} that is {e.kind!r}")
+
+    def _is_there(self, node: str) -> bool:
+        return True
+
+    def _impossible(self, e: Event) -> str:
+        return "" if e.kind == "step" and e.op not in OF_A_NODE else super()._impossible(e)  # a client needs no disk
 
     def _on_client(self, e: Event) -> None:
         """Take the step of a client of the index."""
