@@ -124,8 +124,9 @@ def by_shape(stem: str, events: list[Event], options: Options, shared: bool) -> 
         shape = settings_in(of.shape(), options.shape, of.most)
     except ValueError as error:
         raise Unfit(f"--shape: {error}") from None
-    clients = of.trace_of(shape).refiner.index
-    strange = [e.client for e in events if e.client.partition("/")[0] not in clients]  # a task is of its client
+    trace = of.trace_of(shape)
+    clients = trace.refiner.index
+    strange = [e.client for e in events if not trace.knows(e.client.partition("/")[0])]  # a task is of its client
     if strange:
         raise StrangeClient(f"client {strange[0]!r}: clients of {stem} are {', '.join(filter(None, clients))}")
     rules = rules_of(profile_of(shape.store)) if any(one.startswith("store=") for one in options.shape) else ANY

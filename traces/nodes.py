@@ -44,14 +44,10 @@ class NodeTrace(Trace):
         if e.t_ms < self.now_ms:
             raise self._refused("order", f"at {e.t_ms} ms, after what was at {self.now_ms} ms")
         self.now_ms = e.t_ms
-        if e.kind not in KINDS or not self._is_there(node_of(e.client)):
+        if e.kind not in KINDS or not self.knows(node_of(e.client)):
             raise self._refused("form", f"there is no {e.op!r} of {e.client} that is {e.kind!r}")
         if why := self._impossible(e):
             raise self._refused("machine", why)
-
-    def _is_there(self, node: str) -> bool:
-        """Return whether there is such a node. Unless overridden: the model has it."""
-        return node in self.refiner.index
 
     def _impossible(self, e: Event) -> str:
         """Return why no machine can have caused an event; "" if one can."""

@@ -196,6 +196,10 @@ class Trace:
 
     # --- of all
 
+    def knows(self, client: str) -> bool:
+        """Return whether a trace of this kind may have such a client. Unless overridden: the model has it."""
+        return client in self.refiner.index
+
     def update_put(self, e: Event) -> str:
         """Return the update that a writer puts: its own latest in the content; "" if there is none."""
         role, _, number = e.client.partition("#")

@@ -9,7 +9,7 @@ the index. Once the faults have stopped, all that waits must be compacted, and a
 import json
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from highwater.dst.actors import Actors
 from highwater.dst.scenario import BaseShape, Draw, Scenario, rarely
@@ -52,8 +52,8 @@ MOST_BLOCKS = 9
 class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
 
-    bad: ClassVar[int] = 0  # blocks that nobody can compact
-    reports_first: ClassVar[bool] = False  # a worker reports before it does anything
+    bad = 0  # blocks that nobody can compact
+    reports_first = False  # a worker reports before it does anything
     servers: int = 3
     adds: int = 3  # of the writers of each server
     retries: int = 2  # long after the last add, of each writer

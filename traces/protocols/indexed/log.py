@@ -11,6 +11,7 @@ an entry is in its model. Objects are in a store of the scenario: `put` and `del
 """
 
 import json
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from marshal import dumps
@@ -77,6 +78,7 @@ def told_of(said: dict[str, Any]) -> Told:
 
 
 OF_A_NODE = ("apply", "load")  # steps
+SERVER = re.compile(r"Server#\d{1,2}", re.ASCII)
 
 
 class IndexTrace(NodeTrace):
@@ -109,8 +111,8 @@ class IndexTrace(NodeTrace):
         elif e.kind not in ("disk", "sent", "received", "died"):
             raise self._refused("form", f"there is no {e.op!r} that is {e.kind!r}")
 
-    def _is_there(self, node: str) -> bool:
-        return True
+    def knows(self, client: str) -> bool:
+        return SERVER.fullmatch(client) is not None
 
     def _impossible(self, e: Event) -> str:
         return "" if e.kind == "step" and e.op not in OF_A_NODE else super()._impossible(e)  # a client needs no disk
