@@ -86,7 +86,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "lines": ("docs/what-a-protocol-costs.md", lines.table),
     "trace_damage": ("docs/checking/trace-damage.md", damaged.page),
     "trace_damage_by_protocol": ("docs/checking/trace-damage.md", damaged.by_protocol),
-    "witnesses": ("docs/protocols/raft.md", witnesses.witnesses),
+    "raft.witnesses": ("docs/protocols/raft.md", witnesses.witnesses),
     "refinements": ("docs/refinement.md", refinements.refinements),
     "policies": ("docs/composition.md", policies.policies),
     "sst.svg": ("docs/images/sst.svg", sst.svg),

@@ -195,7 +195,7 @@ def test_a_trace_goes_on_from_where_another_was(good):
     events = good[0].events
     for e in events[:20]:
         trace.observe(e)
-    states = trace.refiner.states
+    states = (trace.refiner.states,)
     again = kills.resumed(trace, states)
     assert kills.refused(again, events[20:]) == "" and len(trace.events) == 20
     assert kills.refused(kills.resumed(trace, states), events[20:]) == "" and len(trace.events) == 20

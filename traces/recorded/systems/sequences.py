@@ -72,8 +72,8 @@ def creates(facts: Facts, request: Request, key: Key, place: Place) -> Refusal |
 
 
 def is_behind(facts: Facts, key: Key, place: Place) -> bool:
-    """Return whether a file is put behind the boundary, where none is: it is in no history, and its client is told so when it
-    asks. It may have been delayed in the network, and be of an earlier epoch than its client has by now."""
+    """Return whether a file is put behind the boundary, where none is. It is in no history, and its client is told so when it
+    asks. If nobody has heard of it, it may have been delayed in the network, and be of an earlier epoch than its client's."""
     return place.id <= facts.boundary.get(place.where, 0) and not facts.store.version(key)
 
 

@@ -22,7 +22,7 @@ from highwater.traces.recorded.orders import Refusal
 from highwater.traces.recorded.s3log import Body, Request
 from highwater.traces.recorded.s3store import ABSENT, Change, Key
 from highwater.traces.recorded.systems import clones, deletion, sequences, wal
-from highwater.traces.recorded.systems.facts import WRITER, Edit, Facts, Knobs, Namespaced, Place, done
+from highwater.traces.recorded.systems.facts import WRITER, Edit, Facts, Knobs, Namespaced, Place, done, heard
 from highwater.traces.recorded.systems.slatedb_files import change_of
 from highwater.traces.recorded.systems.slatedb_layout import MARK, SEQUENCED, boundary_of_ids, content_of, key_of, place_of
 
@@ -59,12 +59,14 @@ class Slatedb:
         if op == "put" and place.folder != "gc" and not done(request):
             return facts.count("CreateConflict")
         if place.folder in SEQUENCED:
-            if op == "put" and sequences.is_behind(facts, key, place):
-                return sequences.created(facts, request, key, place)
             if op == "put":
-                mark = deletion.puts(facts, request, place) if place.folder == "manifest" else None
+                behind = sequences.is_behind(facts, key, place)
+                if behind and not heard(request):
+                    return sequences.created(facts, request, key, place)
+                of_clones = place.folder == "manifest" and not behind
+                mark = deletion.puts(facts, request, place) if of_clones else None
                 refusal = mark or sequences.creates(facts, request, key, place)
-                return refusal or clones.puts(facts, request, place) if place.folder == "manifest" else refusal
+                return refusal or clones.puts(facts, request, place) if of_clones else refusal
             if op == "delete":
                 return sequences.deletes(facts, request, key, place)
             return sequences.reads(facts, request, key, place) if op == "get" else None
