@@ -277,8 +277,10 @@ class Db:
             await settled(self._in_turn(self.wal.refresh, "poll"))
 
     async def poll(self) -> None:
-        """Look at the manifest. Raises FencedUnapplied, Closed, Unavailable, and NoLatest or InvalidBoundary if the database was
-        destroyed."""
+        """Look at the manifest.
+
+        Raises FencedUnapplied, Closed, Unavailable; NoLatest or InvalidBoundary if the database was destroyed.
+        """
         self.wal.ensure_open()
         await self._in_turn(self.wal.refresh, "poll")
 
