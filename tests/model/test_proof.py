@@ -267,9 +267,9 @@ def test_so_it_is_wherever_the_invariant_holds_reachable_or_not():
     seen, wishes = set(), finder.wishes
 
     def in_scope(locals_):
-        """The scope's choices are sets of at most CHECKPOINTS ids, and collectors that work have listed."""
+        """The scope's choices are sets of at most CHECKPOINTS ids, of which 0 is none, and collectors that work have listed."""
         return all(local.listed or local.pc == "Idle" for local in locals_[c.WRITERS:c.WRITERS + c.COLLECTORS]) and all(
-            len(local.base.checkpoints) <= c.CHECKPOINTS for local in locals_[:c.WRITERS])
+            len(local.base.checkpoints) <= c.CHECKPOINTS and 0 not in local.base.checkpoints for local in locals_[:c.WRITERS])
 
     @settings(max_examples=80, deadline=None, derandomize=True, database=None)
     @given(st.integers(0, 2**32))
