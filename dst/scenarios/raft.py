@@ -13,7 +13,10 @@ from typing import Any, ClassVar, NamedTuple
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import BaseShape, Draw, Scenario, rarely
 from highwater.dst.scenarios.replicated.group import Group, group_of
-from highwater.dst.scripts import raft_core, raft_files, raft_leader, raft_node
+from highwater.dst.scripts.replicated import core as core_scripts
+from highwater.dst.scripts.replicated import files as file_scripts
+from highwater.dst.scripts.replicated import leader as leader_scripts
+from highwater.dst.scripts.replicated import node as node_scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.machines import ended
 from highwater.dst.world.node_faults import HARDWARE
@@ -271,5 +274,5 @@ SCENARIO = Scenario(
     rare=rarely(),
     may_retire=lambda shape: (shape.servers - 1) // 2,
     cost={},
-    scripts=(*raft_core.SCRIPTS, *raft_leader.SCRIPTS, *raft_node.SCRIPTS, *raft_files.SCRIPTS),
+    scripts=(*core_scripts.SCRIPTS, *leader_scripts.SCRIPTS, *node_scripts.SCRIPTS, *file_scripts.SCRIPTS),
 )

@@ -28,7 +28,8 @@ PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protoco
 )
 # folders of one protocol: their modules have names of their own
 FOLDERS = {**dict.fromkeys(("model/protocols/database", "traces/protocols/database"), "database_metadata"),
-           "traces/protocols/cloned": "database_clones", "dst/scenarios/database": "db"}
+           "traces/protocols/cloned": "database_clones", "dst/scenarios/database": "db",
+           **dict.fromkeys(("dst/scripts/replicated", "traces/protocols/replicated"), "raft")}
 # parts of a system and tools for it: they name our protocols
 OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py", "highwater/cli/destroy.py", "impl/db")
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
@@ -116,11 +117,11 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     **{f"dst/mutants/{of}": {"dst/mutants/raft"} for of in ("consistent_read", "log_snapshot")},  # the same core and node
     "dst/scenarios/consistent_read": {"dst/scenarios/raft", "traces/protocols/raft_calls", *(
         f"dst/scenarios/replicated/{of}" for of in ("group", "reading"))},
-    "dst/scenarios/log_snapshot": {"dst/scenarios/raft", "dst/scenarios/replicated/group", "dst/scripts/raft_files",
-                                   "dst/scripts/raft_log", "dst/scripts/raft_node"},
+    "dst/scenarios/log_snapshot": {"dst/scenarios/raft", "dst/scenarios/replicated/group", "dst/scripts/replicated/files",
+                                   "dst/scripts/replicated/log", "dst/scripts/replicated/node"},
     "dst/scenarios/raft": {"dst/scenarios/replicated/group"},
     "traces/protocols/consistent_read": {"model/protocols/raft", "traces/protocols/raft", "traces/protocols/raft_calls"},
-    "traces/protocols/log_snapshot": {"traces/protocols/raft", "traces/protocols/raft_log"},
+    "traces/protocols/log_snapshot": {"traces/protocols/raft", "traces/protocols/replicated/log"},
     "traces/protocols/log_snapshot_calls": {"traces/protocols/raft_calls"},
     "dst/scenarios/replicated/reading": {"dst/scenarios/replicated/group", "traces/protocols/consistent_read"},
     "dst/scenarios/replicated/group": {"dst/scenarios/replicated/disks", "dst/scenarios/replicated/properties",

@@ -12,7 +12,9 @@ from highwater.traces.damage.nodes import OF_NODES, READ_BEFORE
 from highwater.traces.damage.survivors import Survivor
 from highwater.traces.event import EMPTY, Event
 from highwater.traces.machines import Machines
-from highwater.traces.protocols import raft, raft_log, raft_messages
+from highwater.traces.protocols import raft
+from highwater.traces.protocols.replicated import log as raft_log
+from highwater.traces.protocols.replicated import messages as raft_messages
 
 SHORT = 5  # seed of a run of raft with few events, crashes and restarts
 

@@ -32,7 +32,7 @@ from highwater.traces.nodes import NodeTrace
 from highwater.traces.protocols import raft
 from highwater.traces.protocols.log_snapshot_calls import CALLS, JUDGES
 from highwater.traces.protocols.raft import step_of
-from highwater.traces.protocols.raft_log import ENTRY, HEAD, SINK, is_segment, records_in
+from highwater.traces.protocols.replicated.log import ENTRY, HEAD, SINK, is_segment, records_in
 from highwater.traces.refine import STUTTER, Failure, Match, Refiner, refiner_of
 from highwater.traces.trace import refiner_without_witnesses
 

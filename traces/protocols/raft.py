@@ -27,10 +27,12 @@ from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.machines import OK, Files, node_of
 from highwater.traces.nodes import NodeTrace
-from highwater.traces.protocols import raft_log, raft_messages, raft_servers
 from highwater.traces.protocols.raft_calls import CALLS, JUDGES, never_proposed, wrongly_read
-from highwater.traces.protocols.raft_log import Written
-from highwater.traces.protocols.raft_servers import LEADER, MESSAGES, Known, Save, Step
+from highwater.traces.protocols.replicated import log as raft_log
+from highwater.traces.protocols.replicated import messages as raft_messages
+from highwater.traces.protocols.replicated import servers as raft_servers
+from highwater.traces.protocols.replicated.log import Written
+from highwater.traces.protocols.replicated.servers import LEADER, MESSAGES, Known, Save, Step
 from highwater.traces.refine import Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses
 
@@ -96,7 +98,7 @@ class Trace(NodeTrace):
         self.commit: dict[str, int] = {}  # server -> its commit index
         self.written: dict[str, Written] = {}  # server that is up -> its log, by its appends
         self.counted: dict[tuple[str, int, str], int] = {}  # server, term, follower -> how far that agrees
-        self.told: set[tuple] = set()  # what messages told that is no fact of the model: raft_messages.py
+        self.told: set[tuple] = set()  # what messages told that is no fact of the model: replicated/messages.py
         self.bodies: dict[tuple[int, int], bytes] = {}  # index, term of an entry -> its kind and content
 
     def _take(self, e: Event) -> None:

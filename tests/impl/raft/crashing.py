@@ -2,7 +2,7 @@
 
 from random import Random
 
-from highwater.dst.scripts.raft_disks import Content, ScriptDisk
+from highwater.dst.scripts.replicated.disks import Content, ScriptDisk
 from highwater.impl.node_world import DiskFailed
 
 PAGE = 4096

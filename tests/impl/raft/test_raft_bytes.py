@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from highwater.dst.scripts.replicated.disks import run
 from highwater.impl.codecs import crc32c
 from highwater.impl.node_world import DiskFailed
 from highwater.impl.raft import records, snapshots, wire
@@ -15,7 +16,6 @@ from highwater.impl.raft.faults import Damaged, OtherVersion
 from highwater.impl.raft.messages import Heartbeat
 from highwater.impl.raft.snapshots import Snapshot
 from tests.impl.raft.crashing import CrashingDisk
-from tests.impl.raft.test_raft_log import run
 
 NUMBER = st.integers(0, 2**63 - 1)
 ENTRY = st.builds(Entry, NUMBER, st.integers(0, 255), st.binary(max_size=20))
@@ -136,11 +136,3 @@ def test_a_crash_leaves_the_old_snapshot_or_the_new_one(seed):
     disk.crash(random)
     found, bad = run(snapshots.load(disk))
     assert found in (old, new) and not bad
-
-
-# --- chunks
-
-
-# --- logs in memory
-
-

@@ -3,8 +3,9 @@
 import pytest
 
 from highwater.dst import script
-from highwater.dst.scripts import raft_core, raft_leader
-from highwater.dst.scripts.raft_servers import ABC, PLAIN, after, got, leader, logged, sent, server
+from highwater.dst.scripts.replicated import core as core_scripts
+from highwater.dst.scripts.replicated import leader as leader_scripts
+from highwater.dst.scripts.replicated.servers import ABC, PLAIN, after, got, leader, logged, sent, server
 from highwater.impl.raft import core, effects, elections, following, replication, state, terms
 from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.messages import (
@@ -74,15 +75,6 @@ def test_two_leaders_of_a_term_are_a_contradiction():
 def test_a_committed_entry_is_never_replaced(append):
     with pytest.raises(Contradiction, match="a: entry 2 is committed, and b, which leads term 5, has another one"):
         after(server(term=5, log=logged(1, 1), commit=2), got("b", append))
-
-
-# --- replication: the leader
-
-
-# --- reads
-
-
-# --- transfer
 
 
 # --- snapshots
@@ -172,7 +164,7 @@ def test_a_save_that_counts_for_other_entries_is_acknowledged_too_early(monkeypa
     """Switch the safeguard off under `test_a_save_does_not_count_for_entries_that_replaced_its_own`."""
     monkeypatch.setattr(effects, "capped", lambda state, index: state)
     script.failed.cache_clear()
-    assert script.failed((raft_core.a_save_does_not_count_for_entries_that_replaced_its_own,))
+    assert script.failed((core_scripts.a_save_does_not_count_for_entries_that_replaced_its_own,))
     script.failed.cache_clear()
 
 
@@ -182,7 +174,7 @@ def test_an_older_snapshot_that_is_installed_moves_the_server_back(monkeypatch):
 
     monkeypatch.setattr(following, "installed", backwards)
     script.failed.cache_clear()
-    assert script.failed((raft_leader.an_older_snapshot_is_not_installed,))
+    assert script.failed((leader_scripts.an_older_snapshot_is_not_installed,))
     script.failed.cache_clear()
 
 

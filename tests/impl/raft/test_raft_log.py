@@ -4,81 +4,18 @@ from random import Random
 
 import pytest
 
+from highwater.dst.scripts.replicated.disks import run
+from highwater.dst.scripts.replicated.log import FIRST, THREE, batch, ends, entries, opened, refused, written
 from highwater.impl.node_world import DiskFull
-from highwater.impl.raft import log as disk_log
-from highwater.impl.raft import records, segments
-from highwater.impl.raft.entries import COMMAND, Entry, Log, last_index, last_term, spliced
+from highwater.impl.raft import segments
+from highwater.impl.raft.entries import Log, last_index, last_term, spliced
 from highwater.impl.raft.faults import Damaged, OtherNode, OtherVersion
 from highwater.impl.raft.log import open_log
-from highwater.impl.raft.segments import name_of
 from highwater.impl.raft.state import Save
+from highwater.traces.refine import Failure
 from tests.impl.raft.crashing import PAGE, CrashingDisk
 
-FIRST = name_of(1)
-
-
-def run(work):
-    """Run a coroutine that never waits for anything."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("it waits")
-
-
-def entries(term: int, *bodies: bytes) -> tuple[Entry, ...]:
-    return tuple(Entry(term, COMMAND, body) for body in bodies)
-
-
-def written(*batches: list[Save], size: int = 1 << 20) -> CrashingDisk:
-    disk = CrashingDisk()
-
-    async def work():
-        log, _ = await open_log(disk, "n1", (0, 0), size)
-        for saves in batches:
-            await log.write(saves)
-
-    run(work())
-    return disk
-
-
-def opened(disk: CrashingDisk, snapshot: tuple[int, int] = (0, 0), size: int = 1 << 20) -> disk_log.Recovered:
-    return run(open_log(disk, "n1", snapshot, size))[1]
-
-
-def batch(number: int, first: int, *bodies: bytes, term: int = 1, vote: str = "") -> Save:
-    return Save(number, term, vote, first, entries(term, *bodies))
-
-
-THREE = [[batch(1, 1, b"one", b"two")], [batch(2, 3, b"three")], [batch(3, 4, b"four", b"five", b"six")]]
-
-
-def ends(data: bytes) -> list[int]:
-    """Return where each record of a segment ends."""
-    found, position = [], 0
-    while (record := records.record_at(data, position)) is not None:
-        position = record.end
-        found.append(position)
-    return found
-
-
-# --- what was written is read
-
-
-# --- torn ends
-
-
 # --- damage
-
-
-def refused(disk: CrashingDisk, kind: type, snapshot: tuple[int, int] = (0, 0)) -> str:
-    """Return the one line with which the folder is refused; nothing in it changes."""
-    before = {name: file.now for name, file in disk.files.items()}
-    with pytest.raises(kind) as caught:
-        opened(disk, snapshot)
-    assert {name: file.now for name, file in disk.files.items()} == before
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("place", range(6))
@@ -111,7 +48,8 @@ def test_a_folder_of_another_version_is_refused(monkeypatch):
 
 
 def test_a_full_disk_loses_nothing():
-    disk = written(*THREE)
+    disk = CrashingDisk()
+    written(*THREE, disk=disk)
     size = len(disk.files[FIRST].now)
     disk.room_bytes = 2 * size + 10
 
@@ -206,5 +144,5 @@ def test_a_folder_that_is_not_synced_loses_segments(monkeypatch):
 
 def test_damage_taken_for_a_torn_write_loses_entries(monkeypatch):
     monkeypatch.setattr(segments, "check_torn", lambda *args: None)
-    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+    with pytest.raises(Failure, match="the folder is not refused"):
         test_a_damaged_record_before_the_last_batch_is_refused(3)

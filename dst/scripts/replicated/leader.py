@@ -1,7 +1,7 @@
 """Scripts of leaders of impl/raft: replication, reads, transfer, and snapshots."""
 
 from highwater.dst.script import Alone, Script, check, same
-from highwater.dst.scripts.raft_servers import CAREFUL, PLAIN, after, got, leader, logged, progress, sent, server
+from highwater.dst.scripts.replicated.servers import CAREFUL, PLAIN, after, got, leader, logged, progress, sent, server
 from highwater.impl.raft.entries import COMMAND, Entry, Log, entry_at, term_at
 from highwater.impl.raft.messages import (
     Append,

@@ -1,7 +1,7 @@
 """Scripts of the bytes of impl/raft: messages, records, and snapshots, whole and in chunks."""
 
 from highwater.dst.script import Alone, Script, check, same
-from highwater.dst.scripts.raft_disks import ScriptDisk, run
+from highwater.dst.scripts.replicated.disks import ScriptDisk, run
 from highwater.impl.codecs import crc32c
 from highwater.impl.raft import records, snapshots, wire
 from highwater.impl.raft.entries import Entry, Log, agreeing, entries_from, term_at

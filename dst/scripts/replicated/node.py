@@ -3,8 +3,8 @@
 from typing import Any
 
 from highwater.dst.script import Alone, Script, check, fails_with, forever, same, wrong
-from highwater.dst.scripts.raft_disks import ScriptDisk
-from highwater.dst.scripts.raft_servers import ABC, after, got, leader, logged, server
+from highwater.dst.scripts.replicated.disks import ScriptDisk
+from highwater.dst.scripts.replicated.servers import ABC, after, got, leader, logged, server
 from highwater.impl.codecs.crc32c import crc32c
 from highwater.impl.node_world import DiskFailed, Message, NodeWorld
 from highwater.impl.raft import core, records, segments, snapshots, terms, wire

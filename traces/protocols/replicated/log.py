@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from highwater.impl.codecs.crc32c import crc32c
 from highwater.traces.event import Event
-from highwater.traces.protocols.raft_servers import Save
+from highwater.traces.protocols.replicated.servers import Save
 
 RECORD = Struct(">IIBQQQ")  # length, checksum of what follows, type, index, term, batch; the body follows
 PREFIX_BYTES = 8  # length and checksum, which the length does not count

@@ -10,7 +10,7 @@ from struct import Struct, error
 from typing import NamedTuple
 
 from highwater.model.protocols.raft import Shared, acked, last
-from highwater.traces.protocols.raft_servers import LEADER, MESSAGES, PRE_CANDIDATE, Known, Step
+from highwater.traces.protocols.replicated.servers import LEADER, MESSAGES, PRE_CANDIDATE, Known, Step
 
 VERSION = 1
 HEAD = Struct(">BB")
@@ -20,7 +20,7 @@ GRANTED, STANDS = Struct(">qB"), Struct(">qqqB")
 TEXT = Struct(">qI")  # term and length of a text
 
 Log = tuple[int, ...]
-Told = set[tuple]  # who would stand in which term; who began which round of heartbeats, or asked for which read, in which term
+Told = set[tuple]  # (server, term) of a candidate to come; (server, term, round of heartbeats), (server, term, name of a read)
 
 
 class Sent(NamedTuple):

@@ -1,7 +1,7 @@
 """Scripts of servers of impl/raft: elections, and what a follower does."""
 
 from highwater.dst.script import Alone, Script, check, same
-from highwater.dst.scripts.raft_servers import ABC, CAREFUL, EMPTY, PLAIN, after, got, leader, logged, sent, server
+from highwater.dst.scripts.replicated.servers import ABC, CAREFUL, EMPTY, PLAIN, after, got, leader, logged, sent, server
 from highwater.impl.raft import core
 from highwater.impl.raft.entries import NOOP, Entry
 from highwater.impl.raft.messages import (

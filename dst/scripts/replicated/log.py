@@ -1,7 +1,7 @@
 """Scripts of the log on a disk, impl/raft/log.py: what it gives back, what it cuts, and what it refuses."""
 
 from highwater.dst.script import Alone, Script, check, same, wrong
-from highwater.dst.scripts.raft_disks import ScriptDisk, run
+from highwater.dst.scripts.replicated.disks import ScriptDisk, run
 from highwater.impl.raft import log as disk_log
 from highwater.impl.raft import records
 from highwater.impl.raft.entries import COMMAND, Entry, Log, last_index
@@ -18,8 +18,9 @@ def entries(term: int, *bodies: bytes) -> tuple[Entry, ...]:
     return tuple(Entry(term, COMMAND, body) for body in bodies)
 
 
-def written(*batches: list[Save], size: int = 1 << 20) -> ScriptDisk:
-    disk = ScriptDisk()
+def written(*batches: list[Save], size: int = 1 << 20, disk: ScriptDisk | None = None) -> ScriptDisk:
+    """Return a disk, this one or a new one, with a log of these batches."""
+    disk = disk or ScriptDisk()
 
     async def work():
         log, _ = await open_log(disk, "n1", (0, 0), size)
@@ -109,40 +110,38 @@ async def full_segments_are_followed_by_others_and_go_after_a_snapshot(alone: Al
     same(found.term, 1)
 
 
+AFTER = [b"deux", b"trois", b"quatre", b"cinq", b"six", b"sept"]  # entries from 2 on, once a cut has taken the old ones
+
+
+def cut_and_compacted(disk: ScriptDisk, index: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Let a later segment cut the log after entry 1, and compact the log up to an index. Return the segments before and after
+    that: number, and index after which each begins."""
+    async def work():
+        log, _ = await open_log(disk, "n1", (0, 0), 200)
+        for saves in (*THREE, [batch(4, 2, *AFTER, term=2)]):
+            await log.write(saves)
+        before = [*log.segments]
+        await log.compact(index)
+        return before, [*log.segments]
+
+    return run(work())
+
+
 async def a_cut_that_reached_behind_its_segment_is_read_without_the_segments_before(alone: Alone) -> None:
     """The newest segment begins after entry 6, and cuts the log after entry 1. Then a snapshot lets the older ones go."""
     disk = ScriptDisk()
-    after = [b"deux", b"trois", b"quatre", b"cinq", b"six", b"sept"]
-
-    async def work():
-        log, _ = await open_log(disk, "n1", (0, 0), 200)
-        for saves in (*THREE, [batch(4, 2, *after, term=2)]):
-            await log.write(saves)
-        cut = next((number for number, index in reversed(log.segments) if index < 7))
-        await log.compact(6)
-        return (cut, log.segments)
-
-    cut, left = run(work())
-    same(left[0][0], cut)
-    check(left[0][1] > 1, "a cut that reached behind its segment is read without the segments before")
-    same(opened(disk, (6, 2), 200).log, Log(2, 2, entries(2, *after[1:])))
+    before, left = cut_and_compacted(disk, 6)
+    same(left[0][0], next(number for number, index in reversed(before) if index < 7))
+    check(left[0][1] > 1, "the first segment that is left begins after the cut")
+    same(opened(disk, (6, 2), 200).log, Log(2, 2, entries(2, *AFTER[1:])))
 
 
 async def a_cut_in_a_later_segment_may_reach_behind_the_first_that_is_left(alone: Alone) -> None:
     """Let a later segment cut the log after entry 1. The first segment that is left begins after entry 3."""
     disk = ScriptDisk()
-    after = [b"deux", b"trois", b"quatre", b"cinq", b"six", b"sept"]
-
-    async def work():
-        log, _ = await open_log(disk, "n1", (0, 0), 200)
-        for saves in (*THREE, [batch(4, 2, *after, term=2)]):
-            await log.write(saves)
-        await log.compact(3)
-        return log.segments
-
-    left = run(work())
+    _, left = cut_and_compacted(disk, 3)
     same([index for _, index in left[:2]], [3, 6])
-    same(opened(disk, (4, 2), 200).log, Log(2, 2, entries(2, *after[1:])))
+    same(opened(disk, (4, 2), 200).log, Log(2, 2, entries(2, *AFTER[1:])))
 
 
 async def a_new_segment_is_durable_before_it_is_used(alone: Alone) -> None:

@@ -1,0 +1,1 @@
+"""Scripts of impl/raft, for the scenarios of nodes."""
