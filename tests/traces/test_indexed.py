@@ -104,6 +104,15 @@ def test_a_damaged_apply_is_refused(stem):
 
 
 @pytest.mark.parametrize("stem", STEMS)
+def test_bytes_that_are_none_of_the_index_are_refused(stem):
+    run = simulate(Run(3, stem, strategy="portfolio"))
+    for op in ("apply", "load", "put"):
+        at = next((at for at, e in enumerate(run.events) if (e.kind, e.op) == ("step", op)), None)
+        for body in (b"", b"\xff", b"{}") if at is not None and (stem, op) != ("compaction_queue", "put") else ():
+            assert refused(stem, [*run.events[:at], run.events[at]._replace(body=body)], run.shape), (op, body)
+
+
+@pytest.mark.parametrize("stem", STEMS)
 def test_a_false_answer_of_a_caller_is_refused(stem):
     """A block that nobody added, a lease that nobody was given."""
     run = simulate(Run(3, stem, strategy="portfolio"))

@@ -15,16 +15,19 @@ import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from marshal import dumps
+from struct import error
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.index.entries import command_of
 from highwater.impl.codecs.index.messages import PlanUpdate, UpdatePlan, decode
 from highwater.impl.codecs.index.rows import U64
+from highwater.impl.errors import StoreError
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.nodes import NodeTrace
 from highwater.traces.protocols.indexed.rows import Shown, shown
 from highwater.traces.refine import Match, Refiner
+from highwater.traces.trace import ALIEN
 
 KEYS = Keys("", listed=("",))  # a disk's files may have any name
 OK = "OK"
@@ -84,6 +87,7 @@ SERVER = re.compile(r"Server#\d{1,2}", re.ASCII)
 class IndexTrace(NodeTrace):
     """Refines the trace of a metadata index on several nodes."""
 
+    alien = (*ALIEN, StoreError, error)  # bytes that no message of the index has
     collector = "Server"  # the model has no nodes: they are one state
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
