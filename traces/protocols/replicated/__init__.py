@@ -1,1 +1,1 @@
-"""What the mappings of nodes share: a server's steps, its messages, its log on the disk."""
+"""Parts of the mappings of nodes: the steps of a server, its messages, its log on the disk."""
