@@ -7,9 +7,10 @@ and what must be durable first of effects.py.
 
 from collections.abc import Callable
 
-from highwater.impl.raft import elections, following, reads, replication, terms, transfer
+from highwater.impl.raft import elections, following, in_force, membership, reads, replication, terms, transfer
 from highwater.impl.raft.effects import close, synced
 from highwater.impl.raft.entries import last_index, term_at, without_before
+from highwater.impl.raft.members import Configuration, Members
 from highwater.impl.raft.messages import (
     Append,
     Appended,
@@ -30,6 +31,7 @@ from highwater.impl.raft.state import (
     FOLLOWER,
     LEADER,
     Campaign,
+    Change,
     Compact,
     Config,
     FetchFailed,
@@ -52,12 +54,13 @@ USUAL = Config()
 
 
 def server(me: str, voters: tuple[str, ...], config: Config = USUAL) -> State:
-    """Return the state before the first input, which is Restart. Raises ValueError for bad settings or a server not among
-    `voters`."""
+    """Return the state before the first input, which is Restart. `voters`: those of the beginning; none for a server that
+    joined later. Raises ValueError for bad settings, or a server that is not among `voters`, if there are any."""
     config.check()
-    if me not in voters or len(set(voters)) != len(voters):
+    if (voters and me not in voters) or len(set(voters)) != len(voters):
         raise ValueError(f"the server {me!r} must be one of the voters {', '.join(voters)}, and each must be named once")
-    return State(me, tuple(sorted(voters)), config)
+    of = Members(tuple(sorted(voters)))
+    return State(me, of.voters, config, configurations=(Configuration(0, of),))
 
 
 def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
@@ -74,7 +77,7 @@ def restart(state: State, given: Restart) -> State:
     state = state._replace(term=given.term, vote=given.vote, log=given.log, commit=given.snapshot_index,
                            snapshot=(given.snapshot_index, snapshot_term), random=given.seed % terms.BITS,
                            durable=Unsynced(0, given.term, given.vote, last_index(given.log)))
-    return terms.with_new_timeout(state)
+    return terms.with_new_timeout(in_force.found(state, given))
 
 
 def tick(state: State, given: Tick) -> State:
@@ -83,11 +86,11 @@ def tick(state: State, given: Tick) -> State:
         return elections.campaign(state) if state.elapsed >= state.timeout else state
     if elections.is_stalled(state):
         return terms.become_follower(state, state.term, "")
-    state = transfer.tick(state)
-    if state.elapsed >= state.config.election_ticks:
+    state = membership.settled(transfer.tick(state))
+    if state.role == LEADER and state.elapsed >= state.config.election_ticks:
         state = elections.check_quorum(state._replace(elapsed=0))
-        if state.role != LEADER:
-            return state
+    if state.role != LEADER:
+        return state
     state = state._replace(since_heartbeat=state.since_heartbeat + 1)
     return reads.beat(state) if state.since_heartbeat >= state.config.heartbeat_ticks else state
 
@@ -95,7 +98,7 @@ def tick(state: State, given: Tick) -> State:
 def received(state: State, given: Received) -> State:
     """Take a message, after the rules on its term."""
     sender, message = given
-    if sender not in state.voters or sender == state.me or disturbs(state, message):
+    if sender == state.me or disturbs(state, message):
         return state
     if message.term > state.term and not is_hypothetical(message):
         leader = sender if isinstance(message, Append | Heartbeat | InstallSnapshot) else ""
@@ -130,8 +133,11 @@ def from_leader(rule: Callable) -> Callable:
 
 
 def at_leader(rule: Callable) -> Callable:
-    """Let a rule hold only while this server leads."""
-    return lambda state, sender, message: rule(state, sender, message) if state.role == LEADER else state
+    """Let a rule hold only while this server leads the sender."""
+    def applied(state: State, sender: str, message: Message) -> State:
+        follows = state.role == LEADER and any(follower.name == sender for follower in state.followers)
+        return rule(state, sender, message) if follows else state
+    return applied
 
 
 def disk_synced(state: State, given: Synced) -> State:
@@ -146,6 +152,7 @@ def compact(state: State, given: Compact) -> State:
     last_term = term_at(state.log, given.snapshot_index)
     assert last_term is not None and given.index <= given.snapshot_index <= state.commit
     index = max(given.index, state.log.base_index)
+    state = in_force.forgotten(state, given.snapshot_index)
     return state._replace(snapshot=(given.snapshot_index, last_term), log=without_before(state.log, index))
 
 
@@ -157,9 +164,10 @@ INPUTS: dict[type, Callable] = {
     Propose: lambda state, given: replication.propose(state, given.bodies),
     Read: lambda state, given: reads.read(state, given.read),
     TransferTo: lambda state, given: transfer.transfer(state, given.target),
+    Change: membership.change,
     Campaign: lambda state, given: elections.campaign(state),
     Compact: compact,
-    Installed: lambda state, given: following.installed(state, given.index, given.last_term),
+    Installed: lambda state, given: following.installed(state, given.index, given.last_term, given.members),
     FetchFailed: lambda state, given: state._replace(fetching=None),
 }
 MESSAGES: dict[type, Callable] = {

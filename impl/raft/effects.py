@@ -3,7 +3,9 @@
 The small changes of a state that all rules are made of, and the end of each step.
 """
 
+from highwater.impl.raft import in_force
 from highwater.impl.raft.entries import Entry, Log, last_index, spliced
+from highwater.impl.raft.members import Members
 from highwater.impl.raft.messages import Message
 from highwater.impl.raft.state import Held, Output, Save, Send, State, Unsynced
 
@@ -30,13 +32,15 @@ def send_in_term(state: State, to: str, message: Message) -> State:
 def put(state: State, first: int, entries: tuple[Entry, ...]) -> State:
     """Put `entries` into the log from index `first` on, in the place of all that is there."""
     changed_from = first if state.changed_from is None else min(first, state.changed_from)
-    return capped(state, first - 1)._replace(log=spliced(state.log, first, entries), changed_from=changed_from)
+    state = capped(state, first - 1)._replace(log=spliced(state.log, first, entries), changed_from=changed_from)
+    return in_force.changed(state, first, entries)
 
 
-def begin_anew(state: State, index: int, term: int) -> State:
-    """Let the log begin anew after entry (index, term), the last one of a durable snapshot."""
+def begin_anew(state: State, index: int, term: int, members: Members | None = None) -> State:
+    """Let the log begin anew after entry (index, term), the last one of a durable snapshot with these members."""
     state = state._replace(durable=state.durable._replace(index=index),
                            unsynced=tuple(save._replace(index=index) for save in state.unsynced))
+    state = in_force.begun_anew(state, index, members)
     return state._replace(log=Log(index, term), changed_from=index + 1, base=(index, term))
 
 

@@ -5,20 +5,21 @@ server first asks whether it would be elected, so that one which was cut off doe
 leader that hears of no quorum steps down, and followers that hear of a leader ignore candidates.
 """
 
+from highwater.impl.raft import in_force
 from highwater.impl.raft.effects import emit, put, send_in_term, send_when_durable
 from highwater.impl.raft.entries import NOOP, Entry, is_up_to_date, last_index, last_term
 from highwater.impl.raft.messages import PreVote, PreVoteReply, RequestVote, Vote
 from highwater.impl.raft.replication import advance_commit, send_appends
 from highwater.impl.raft.state import CANDIDATE, LEADER, PRE_CANDIDATE, Lead, Progress, State
-from highwater.impl.raft.terms import become_follower, majority, others, with_new_timeout
+from highwater.impl.raft.terms import become_follower, counted, majority, others, with_new_timeout
 
 
 def campaign(state: State, transfer: bool = False) -> State:
     """Begin an election; with pre-vote only ask first, unless the leader itself asked for the election (`transfer`).
 
-    A server whose disk has stalled does not: its own vote would never be durable.
+    A server whose disk has stalled does not: its own vote would never be durable. Neither does one that is no voter.
     """
-    if state.role == LEADER or is_stalled(state):
+    if state.role == LEADER or is_stalled(state) or state.me not in state.voters:
         return state
     if transfer or not state.config.pre_vote:
         return begin_election(state, transfer)
@@ -101,9 +102,9 @@ def answered(state: State, sender: str, granted: bool) -> State:
 
 def count(state: State) -> State:
     """Go on with a quorum's votes, and be a follower again if it can no longer be had."""
-    if len(state.granted) >= majority(state):
+    if counted(state, state.granted) >= majority(state):
         return begin_election(state) if state.role == PRE_CANDIDATE else lead(state)
-    if len(state.refused) >= majority(state):
+    if counted(state, state.refused) >= majority(state):
         return become_follower(state, state.term, "")
     return state
 
@@ -115,7 +116,7 @@ def lead(state: State) -> State:
                            granted=frozenset(), refused=frozenset(),
                            uncommitted_bytes=sum(len(entry.body) for entry in
                                                  state.log.entries[state.commit - state.log.base_index:]),
-                           followers=tuple(Progress(name, next_index=following) for name in others(state)))
+                           followers=tuple(Progress(name, next_index=following) for name in in_force.peers(state)))
     state = put(emit(state, Lead(state.term)), following, (Entry(state.term, NOOP, b""),))
     return advance_commit(send_appends(state))
 
@@ -124,8 +125,8 @@ def check_quorum(state: State) -> State:
     """Let a leader step down unless a quorum was heard of since the last check."""
     if not state.config.check_quorum:
         return state
-    active = 1 + sum(follower.active for follower in state.followers)
-    if active < majority(state):
+    active = frozenset({state.me, *(follower.name for follower in state.followers if follower.active)})
+    if counted(state, active) < majority(state):
         return become_follower(state, state.term, "")
     return state._replace(followers=tuple(follower._replace(active=False) for follower in state.followers))
 

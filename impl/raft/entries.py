@@ -2,14 +2,15 @@
 
 from typing import NamedTuple
 
-NOOP, COMMAND = 0, 1  # kinds of entries. A leader opens its term with a NOOP.
+NOOP, COMMAND, MEMBERS = 0, 1, 2  # kinds of entries. A leader opens its term with a NOOP; MEMBERS changes who belongs to the
+# group (members.py).
 
 
 class Entry(NamedTuple):
     """An entry. Its index is its place in the log; index and term together name it in all logs."""
 
     term: int
-    kind: int  # NOOP or COMMAND
+    kind: int  # NOOP, COMMAND or MEMBERS
     body: bytes
 
 

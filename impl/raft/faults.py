@@ -51,6 +51,14 @@ class NoVoter(Definite):
     """The target of a transfer is no server of the group."""
 
 
+class ChangeRefused(Definite):
+    """The leader does not take this change of the members, now or ever: the message says why."""
+
+
+class NoChange(Definite):
+    """The members are already as the change would make them."""
+
+
 class TransferFailed(Indefinite):
     """The leader did not hand over in time. The target may still win an election that it began."""
 

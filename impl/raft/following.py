@@ -5,6 +5,7 @@ The follower's side of replication.
 
 from highwater.impl.raft.effects import begin_anew, emit, put, send_in_term, send_when_durable
 from highwater.impl.raft.entries import agreeing, last_index, term_at
+from highwater.impl.raft.members import Members
 from highwater.impl.raft.messages import Append, Appended, Conflict, Heartbeat, HeartbeatReply, InstallSnapshot
 from highwater.impl.raft.replication import commit_up_to
 from highwater.impl.raft.state import FOLLOWER, LEADER, FetchSnapshot, Restore, State
@@ -69,7 +70,7 @@ def offered(state: State, leader: str, message: InstallSnapshot) -> State:
     return emit(state, FetchSnapshot(leader, message.index, message.last_term))
 
 
-def installed(state: State, index: int, last_term: int) -> State:
+def installed(state: State, index: int, last_term: int, members: Members | None = None) -> State:
     """Go on after an installed snapshot, which only holds what is committed. A log that has its last entry stays.
 
     A server that leads by now has all of it in its log, and learns that it is committed. A candidate that lacks some of it is
@@ -84,7 +85,7 @@ def installed(state: State, index: int, last_term: int) -> State:
                                 f"leader of term {state.term} lacks it: compare the logs before any node is restarted")
         if state.role != FOLLOWER:
             state = become_follower(state, state.term, "")
-        state = begin_anew(state, index, last_term)
+        state = begin_anew(state, index, last_term, members)
     elif state.role == LEADER:
         state = commit_up_to(state, index)
     state = emit(state._replace(commit=index, snapshot=(index, last_term)), Restore(index))

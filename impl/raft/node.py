@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 from highwater.impl.errors import StoreError, TaskCancelled, TimedOut
 from highwater.impl.node_world import NodeWorld
-from highwater.impl.raft import core, snapshots, wire
-from highwater.impl.raft.entries import COMMAND, NOOP, Entry, entry_at, term_at, without_before
+from highwater.impl.raft import core, in_force, snapshots, wire
+from highwater.impl.raft.entries import COMMAND, MEMBERS, NOOP, Entry, entry_at, term_at, without_before
 from highwater.impl.raft.faults import (
+    ChangeRefused,
     Damaged,
     LeadershipLost,
+    NoChange,
     NodeStopped,
     NotLeader,
     NotRunning,
@@ -30,14 +32,22 @@ from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.guard import GuardedDisk
 from highwater.impl.raft.log import SEGMENT_BYTES, DiskLog, Recovered, open_log
 from highwater.impl.raft.machine import Command, Machine
+from highwater.impl.raft.members import Members
 from highwater.impl.raft.snapshots import Snapshot
 from highwater.impl.raft.state import (
+    CHANGE_UNDER_WAY,
     HANDING_OVER,
+    LAST_VOTER,
     LEADER,
+    NO_CHANGE,
+    NO_LEARNER,
     NO_VOTER,
+    NOT_CAUGHT_UP,
+    OWN_TERM_UNCOMMITTED,
     QUEUE_FULL,
     TOO_LARGE,
     Accepted,
+    Change,
     Compact,
     Config,
     FetchFailed,
@@ -80,6 +90,13 @@ class Options(NamedTuple):
 
 
 USUAL = Options()
+REFUSALS = {  # of a change -> what the caller is told
+    OWN_TERM_UNCOMMITTED: "the leader has committed no entry of its own term yet: try again soon",
+    CHANGE_UNDER_WAY: "an earlier change is not committed yet: try again soon",
+    NOT_CAUGHT_UP: "the learner lacks too many entries: try again later",
+    NO_LEARNER: "only a learner may become a voter, and this server is none: let it join first",
+    LAST_VOTER: "the last voter cannot leave",
+}
 
 
 class Done(NamedTuple):
@@ -127,7 +144,7 @@ class Node:
         keep = max(recovered.log.base_index, node.snapshot.index - options.keep_entries)
         node.stopped = ""
         await node._give(Restart(recovered.term, recovered.vote, without_before(recovered.log, keep), node.snapshot.index,
-                                 seed_of(world.ids.new_id())))
+                                 seed_of(world.ids.new_id()), node._members_of(node.snapshot)))
         node.keeper = world.clock.spawn(node._run(), "raft")
         return node
 
@@ -135,7 +152,7 @@ class Node:
         """Load the snapshot into the machine, and open the log. Nothing is changed in a folder that is refused."""
         me = self.state.me
         snapshot, bad = await snapshots.load(self.disk)
-        if snapshot.index and snapshot.voters != self.state.voters:
+        if snapshot.index and snapshot.members is None and self.state.voters and snapshot.voters != self.state.voters:
             name = snapshots.name_of(snapshot.index, snapshot.term)
             raise OtherNode(f"{name}: its group is {', '.join(snapshot.voters)}, and this node was given "
                             f"{', '.join(self.state.voters)}: give the node its own folder")
@@ -225,6 +242,24 @@ class Node:
             finally:
                 self.asked.pop(name, None)
                 self.readers = [(index, other) for index, other in self.readers if other is not waiter]
+
+    async def change(self, what: str, name: str, address: str = "") -> Done:
+        """Change the members by one server, and return once that is committed and applied here.
+
+        `what`: LEARN, PROMOTE or REMOVE of state.py. `address`: where a server that joins is dialled. Definite errors:
+        NotLeader, NoChange, ChangeRefused, NotRunning. Indefinite ones, after which the change may be made: LeadershipLost,
+        NodeStopped.
+        """
+        self._check_running()
+        waiter = Waiter(self.world.signals)
+        outputs = self._step(Change(what, name, address), waiter)
+        refused = next((output for output in outputs if isinstance(output, Refused)), None)
+        if refused is not None:
+            if refused.why == NO_CHANGE:
+                raise NoChange(f"{name!r}: the members are so already")
+            raise ChangeRefused(f"{name!r}: {REFUSALS[refused.why]}") if refused.why in REFUSALS else self._refusal(refused, 0)
+        await self._send(outputs)
+        return await waiter.wait()
 
     async def transfer(self, target: str) -> None:
         """Let `target` lead; return once this node does not.
@@ -332,7 +367,7 @@ class Node:
         if entry.kind == COMMAND:
             self.value, result = self.machine.apply(self.value, Command(index, entry.term, entry.body))
             return result
-        if entry.kind != NOOP:
+        if entry.kind not in (NOOP, MEMBERS):
             raise OtherVersion(f"entry {index:,} is of kind {entry.kind}, which this version of highwater does not know: start "
                                "the version that the leader has")
         return None
@@ -404,12 +439,21 @@ class Node:
         index = self.applied
         term = term_at(self.state.log, index)
         assert term is not None
-        snapshot = Snapshot(index, term, self.state.voters, self.machine.dump(self.value))
+        snapshot = self._snapshot_of(index, term)
         await snapshots.store(self.disk, snapshot)
         self._take(snapshot)
         await self._give(Compact(index, max(index - self.options.keep_entries, 0)))
         await snapshots.remove_older(self.disk, snapshot)
         self.writing.ring()
+
+    def _snapshot_of(self, index: int, term: int) -> Snapshot:
+        """Return the snapshot of what is applied, with the members that are in force there."""
+        since, of = in_force.at(self.state, index)
+        return Snapshot(index, term, of.voters, self.machine.dump(self.value), of if since else None)
+
+    def _members_of(self, snapshot: Snapshot) -> Members | None:
+        """Return the members by a snapshot; None if they are those with which this node began."""
+        return snapshot.members or (None if self.state.voters or not snapshot.index else Members(snapshot.voters))
 
     def _take(self, snapshot: Snapshot) -> None:
         """Serve this snapshot from now on: it is durable and verified."""
@@ -423,7 +467,7 @@ class Node:
             return
         await snapshots.store(self.disk, snapshot)
         self._take(snapshot)
-        await self._give(Installed(snapshot.index, snapshot.term))
+        await self._give(Installed(snapshot.index, snapshot.term, self._members_of(snapshot)))
         await self._give(Compact(snapshot.index, self.state.log.base_index))  # if the log had all of it by now
         await snapshots.remove_older(self.disk, snapshot)
         self.writing.ring()

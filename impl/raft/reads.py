@@ -9,7 +9,7 @@ from highwater.impl.raft.effects import emit, send, send_in_term
 from highwater.impl.raft.entries import term_at
 from highwater.impl.raft.messages import Heartbeat, ReadIndex, ReadIndexReply
 from highwater.impl.raft.state import LEADER, PendingRead, ReadReady, ReadRefused, State
-from highwater.impl.raft.terms import majority
+from highwater.impl.raft.terms import majority, of_voters
 
 
 def beat(state: State) -> State:
@@ -68,7 +68,7 @@ def begin_waiting(state: State) -> State:
 
 def confirm(state: State) -> State:
     """Answer the reads whose round a quorum has answered."""
-    rounds = sorted([state.round, *(follower.round for follower in state.followers)], reverse=True)
+    rounds = of_voters(state, state.round, [(follower.name, follower.round) for follower in state.followers])
     confirmed = rounds[majority(state) - 1]
     for pending in state.reads:
         if pending.index is not None and pending.round <= confirmed:

@@ -24,7 +24,7 @@ from highwater.impl.raft.state import (
     Refused,
     State,
 )
-from highwater.impl.raft.terms import majority
+from highwater.impl.raft.terms import majority, of_voters
 
 
 def propose(state: State, bodies: tuple[bytes, ...]) -> State:
@@ -143,7 +143,7 @@ def heartbeat_answered(state: State, sender: str, message: HeartbeatReply) -> St
 
 def advance_commit(state: State) -> State:
     """Commit what a quorum has durably."""
-    matches = sorted([own_match(state), *(follower.match_index for follower in state.followers)], reverse=True)
+    matches = of_voters(state, own_match(state), [(follower.name, follower.match_index) for follower in state.followers])
     index = matches[majority(state) - 1]
     if index <= state.commit or not may_commit(state, index):
         return state

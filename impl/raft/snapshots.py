@@ -2,18 +2,23 @@
 
 A snapshot is the machine's content up to an entry. Its file: the magic, u16 version, u64 index and u64 term of that entry, u16
 number of voters, each with u16 length and name, u64 length of the content, the content, and u32 CRC-32C of all before;
-integers big-endian. It is written under another name, synced, renamed, its name synced, and read back. Only then may the log be
-cut, and older snapshots go.
+integers big-endian. Once the members have changed, it has version 2. Then all members stand in the place of the voters, as in
+an entry (members.py), after the u16 length of that.
+
+It is written under another name, synced, renamed, its name synced, and read back. Only then may the log be cut, and older
+snapshots go.
 """
 
-from struct import Struct, error, unpack_from
+from struct import Struct, error
 from typing import NamedTuple
 
 from highwater.impl.codecs.crc32c import crc32c
 from highwater.impl.node_world import Disk, DiskFailed
+from highwater.impl.raft import members
 from highwater.impl.raft.faults import Damaged, OtherVersion
+from highwater.impl.raft.members import Members
 
-MAGIC, VERSION = b"hwraftsn", 1
+MAGIC, VERSION, WITH_MEMBERS = b"hwraftsn", 1, 2
 FIXED, CONTENT, SUM = Struct(">8sHQQH"), Struct(">Q"), Struct(">I")
 TEMPORARY = "snapshot.tmp"
 PIECE_BYTES = 1 << 20  # of one append
@@ -26,6 +31,7 @@ class Snapshot(NamedTuple):
     term: int  # of the entry at `index`
     voters: tuple[str, ...]
     content: bytes
+    members: Members | None = None  # None: the voters are those of the beginning
 
 
 EMPTY = Snapshot(0, 0, (), b"")
@@ -40,33 +46,40 @@ def is_snapshot(name: str) -> bool:
 
 
 def encoded(snapshot: Snapshot) -> bytes:
-    names = b"".join(len(name.encode()).to_bytes(2, "big") + name.encode() for name in snapshot.voters)
-    data = FIXED.pack(MAGIC, VERSION, snapshot.index, snapshot.term, len(snapshot.voters)) + names
+    if snapshot.members is None:
+        names = b"".join(members.text_to(name) for name in snapshot.voters)
+        data = FIXED.pack(MAGIC, VERSION, snapshot.index, snapshot.term, len(snapshot.voters)) + names
+    else:
+        body = members.encoded(snapshot.members)
+        data = FIXED.pack(MAGIC, WITH_MEMBERS, snapshot.index, snapshot.term, len(body)) + body
     data += CONTENT.pack(len(snapshot.content)) + snapshot.content
     return data + SUM.pack(crc32c(data))
 
 
 def decoded(name: str, data: bytes) -> Snapshot:
     """Return the snapshot in a file. Raises Damaged, OtherVersion."""
-    if len(data) >= 10 and data[:8] == MAGIC and data[8:10] != VERSION.to_bytes(2, "big"):
-        raise OtherVersion(f"{name}: a snapshot of version {int.from_bytes(data[8:10], 'big')}, and this highwater reads "
-                           f"version {VERSION}: start the version of highwater that wrote it")
+    version = int.from_bytes(data[8:10], "big")
+    if len(data) >= 10 and data[:8] == MAGIC and version not in (VERSION, WITH_MEMBERS):
+        raise OtherVersion(f"{name}: a snapshot of version {version}, and this highwater reads versions {VERSION} and "
+                           f"{WITH_MEMBERS}: start the version of highwater that wrote it")
     if len(data) < FIXED.size + CONTENT.size + SUM.size or SUM.unpack(data[-SUM.size:]) != (crc32c(data[:-SUM.size]),):
         raise Damaged(name, 0, f"the checksum of the snapshot's {len(data):,} bytes is wrong: it is cut or changed")
     try:
         magic, _, index, term, number = FIXED.unpack_from(data)
-        position, voters = FIXED.size, list[str]()
+        position, voters, of = FIXED.size, list[str](), None
+        if version == WITH_MEMBERS:
+            of = members.decoded(data[position:position + number])
+            position, number, voters = position + number, 0, [*of.voters]
         for _ in range(number):
-            (length,) = unpack_from(">H", data, position)
-            voters.append(data[position + 2:position + 2 + length].decode())
-            position += 2 + length
+            voter, position = members.text_at(data, position)
+            voters.append(voter)
         (size,) = CONTENT.unpack_from(data, position)
-    except (error, UnicodeDecodeError) as problem:
+    except (error, IndexError, UnicodeDecodeError) as problem:
         raise Damaged(name, 0, f"the snapshot's head cannot be read: {problem}") from problem
     content = data[position + CONTENT.size:-SUM.size]
     if magic != MAGIC or len(content) != size:
         raise Damaged(name, 0, "the file is no snapshot")
-    return Snapshot(index, term, tuple(voters), content)
+    return Snapshot(index, term, tuple(voters), content, of)
 
 
 async def store(disk: Disk, snapshot: Snapshot) -> None:

@@ -12,6 +12,7 @@ one sync, in their order.
 from typing import NamedTuple
 
 from highwater.impl.raft.entries import Entry, Log
+from highwater.impl.raft.members import Configuration, Members
 from highwater.impl.raft.messages import Message
 
 FOLLOWER, PRE_CANDIDATE, CANDIDATE, LEADER = "follower", "pre-candidate", "candidate", "leader"
@@ -29,13 +30,15 @@ class Config(NamedTuple):
     max_uncommitted_bytes: int = 64 << 20  # bodies of a leader's uncommitted entries; then proposals are refused
     pre_vote: bool = True
     check_quorum: bool = True
+    caught_up_entries: int = 100  # a learner that lacks no more may become a voter
 
     def check(self) -> None:
         """Raises ValueError for settings with which no leader would stay."""
         if self.election_ticks <= self.heartbeat_ticks or self.heartbeat_ticks < 1:
             raise ValueError(f"election_ticks={self.election_ticks} must be more than heartbeat_ticks={self.heartbeat_ticks}, "
                              "and that at least 1: otherwise followers miss heartbeats that are on time")
-        if min(self.max_inflight, self.max_append_bytes, self.max_entry_bytes, self.max_uncommitted_bytes) < 1:
+        if min(self.max_inflight, self.max_append_bytes, self.max_entry_bytes, self.max_uncommitted_bytes,
+               self.caught_up_entries) < 1:
             raise ValueError("every limit must be at least 1")
 
 
@@ -93,8 +96,11 @@ class State(NamedTuple):
     """A server's state. `term`, `vote` and `log` are on its disk as far as `durable` says; all else is lost in a crash."""
 
     me: str
-    voters: tuple[str, ...]  # all servers, sorted
+    voters: tuple[str, ...]  # the servers that count, sorted: of the last of `configurations`
     config: Config
+    # who belongs to the group, by the own log
+    learners: tuple[str, ...] = ()  # the servers that get entries and do not count, sorted
+    configurations: tuple[Configuration, ...] = ()  # ascending: that of the snapshot or the beginning, and the changes after it
     # the paper's
     term: int = 0
     vote: str = ""  # whom it voted for in `term`; "": nobody
@@ -115,7 +121,7 @@ class State(NamedTuple):
     granted: frozenset[str] = frozenset()  # a candidate's votes, or a pre-candidate's
     refused: frozenset[str] = frozenset()
     # leaders
-    followers: tuple[Progress, ...] = ()  # in the order of `voters`, without `me`
+    followers: tuple[Progress, ...] = ()  # sorted, without `me`
     since_heartbeat: int = 0  # ticks
     round: int = 0  # of heartbeats, in this term
     uncommitted_bytes: int = 0  # bodies of the entries after `commit`
@@ -142,6 +148,7 @@ class Restart(NamedTuple):
     log: Log
     snapshot_index: int  # all up to here is committed, and in the machine
     seed: int
+    members: Members | None = None  # those of the snapshot; None: as at the beginning
 
 
 class Tick(NamedTuple):
@@ -179,6 +186,17 @@ class TransferTo(NamedTuple):
     target: str
 
 
+class Change(NamedTuple):
+    """The operator wants a server to join as a learner, a learner to become a voter, or a server to leave."""
+
+    what: str  # one of the words below
+    name: str
+    address: str = ""  # where a server that joins is dialled
+
+
+LEARN, PROMOTE, REMOVE = "learn", "promote", "remove"
+
+
 class Campaign(NamedTuple):
     """Begin an election now, as if the timeout were over."""
 
@@ -197,13 +215,15 @@ class Installed(NamedTuple):
 
     index: int
     last_term: int
+    members: Members | None = None  # None: as at the beginning
 
 
 class FetchFailed(NamedTuple):
     """The offered snapshot could not be fetched: wait for the next offer."""
 
 
-Input = Restart | Tick | Received | Synced | Propose | Read | TransferTo | Campaign | Compact | Installed | FetchFailed
+Input = (Restart | Tick | Received | Synced | Propose | Read | TransferTo | Change | Campaign | Compact | Installed
+         | FetchFailed)
 
 # --- outputs
 
@@ -236,7 +256,7 @@ class Accepted(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The proposal or the transfer has no effect. `why` is one of the words below."""
+    """The proposal, the transfer or the change has no effect. `why` is one of the words below."""
 
     why: str
     leader: str = ""  # a hint where to go, if known
@@ -244,6 +264,8 @@ class Refused(NamedTuple):
 
 NOT_LEADER, TOO_LARGE, QUEUE_FULL = "not leader", "too large", "queue full"
 HANDING_OVER, NO_VOTER = "handing over", "no voter"
+OWN_TERM_UNCOMMITTED, CHANGE_UNDER_WAY, NOT_CAUGHT_UP = "own term uncommitted", "change under way", "not caught up"
+NO_CHANGE, NO_LEARNER, LAST_VOTER = "no change", "no learner", "last voter"
 
 
 class ReadReady(NamedTuple):

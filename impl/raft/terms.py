@@ -15,7 +15,22 @@ def majority(state: State) -> int:
     return len(state.voters) // 2 + 1
 
 
+def counted(state: State, servers: frozenset[str]) -> int:
+    """Return how many of the servers count: the voters."""
+    return len(servers.intersection(state.voters))
+
+
+def of_voters(state: State, own: int, followers: list[tuple[str, int]]) -> list[int]:
+    """Return the numbers of the servers that count, the highest first: the leader's own, and those of its followers."""
+    voters = state.voters
+    numbers = [number for name, number in followers if name in voters]
+    if state.me in voters:
+        numbers.append(own)
+    return sorted(numbers, reverse=True)
+
+
 def others(state: State) -> tuple[str, ...]:
+    """Return the voters besides this server."""
     return tuple(name for name in state.voters if name != state.me)
 
 

@@ -143,10 +143,20 @@ async def a_leader_with_a_stalled_disk_steps_down_and_does_not_campaign(alone: A
     same(after(left, Synced(3), Campaign())[0].role, CANDIDATE)
 
 
-async def strangers_and_oneself_are_not_heard(alone: Alone) -> None:
+async def oneself_is_not_heard_and_strangers_do_not_count(alone: Alone) -> None:
     fresh = server()
-    for sender in ("x", "a"):
-        same(after(fresh, got(sender, RequestVote(9, 9, 9))), (fresh, ()))
+    same(after(fresh, got("a", RequestVote(9, 9, 9))), (fresh, ()))
+    candidate, _ = after(server(), Campaign(), Synced(1), got("x", Vote(1, True)))
+    same(candidate.role, CANDIDATE)
+    led = leader()
+    for stranger in (Appended(5, 1), HeartbeatReply(5, 0), Conflict(5, 0, 0, 0)):
+        same(after(led, got("x", stranger)), (led, ()))
+
+
+async def a_stranger_may_be_voted_for(alone: Alone) -> None:
+    """It may be a member by a change that this server has not heard of."""
+    voter, _ = after(server(), got("x", RequestVote(9, 9, 9)))
+    same((voter.term, voter.vote), (9, "x"))
 
 
 async def entries_are_acknowledged_once_they_are_durable(alone: Alone) -> None:
@@ -242,7 +252,8 @@ SCRIPTS: tuple[Script, ...] = (
     who_hears_of_a_leader_ignores_candidates_unless_the_leader_sent_them,
     a_leader_that_hears_of_no_quorum_steps_down,
     a_leader_with_a_stalled_disk_steps_down_and_does_not_campaign,
-    strangers_and_oneself_are_not_heard,
+    oneself_is_not_heard_and_strangers_do_not_count,
+    a_stranger_may_be_voted_for,
     entries_are_acknowledged_once_they_are_durable,
     an_append_that_comes_twice_is_acknowledged_once_the_first_is_durable,
     a_late_append_cuts_nothing,

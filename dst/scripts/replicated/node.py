@@ -8,7 +8,7 @@ from highwater.dst.scripts.replicated.servers import ABC, after, got, leader, lo
 from highwater.impl.codecs.crc32c import crc32c
 from highwater.impl.node_world import DiskFailed, Message, NodeWorld
 from highwater.impl.raft import core, records, segments, snapshots, terms, wire
-from highwater.impl.raft.entries import COMMAND, NOOP, Entry
+from highwater.impl.raft.entries import COMMAND, MEMBERS, NOOP, Entry
 from highwater.impl.raft.faults import (
     Damaged,
     LeadershipLost,
@@ -353,7 +353,7 @@ async def other_snapshots(alone: Alone) -> None:
                  b"hwraftsn\0\1" + bytes(16) + b"\0\1\0\1\xff" + bytes(30)):
         fails_with(Damaged, lambda body=body: snapshots.decoded("x", body + snapshots.SUM.pack(crc32c(body))))
     whole = snapshots.encoded(Snapshot(3, 1, ("a",), b"x"))
-    fails_with(OtherVersion, lambda: snapshots.decoded("x", whole[:9] + b"\2" + whole[10:]))
+    fails_with(OtherVersion, lambda: snapshots.decoded("x", whole[:9] + b"\3" + whole[10:]))
 
 
 async def small_numbers(alone: Alone) -> None:
@@ -382,12 +382,12 @@ async def small_numbers(alone: Alone) -> None:
 
 async def usual_values(alone: Alone) -> None:
     """Usual values are those that the documentation names."""
-    same(Config(), Config(10, 1, 1 << 20, 1 << 20, 64, 64 << 20, True, True))
+    same(Config(), Config(10, 1, 1 << 20, 1 << 20, 64, 64 << 20, True, True, 100))
     same(RequestVote(5, 1, 1), RequestVote(5, 1, 1, False))
     fresh = State("a", ("a",), Config())
     same((fresh.durable.index, fresh.uncommitted_bytes, fresh.commit, fresh.number, fresh.stalled), (0, 0, 0, 0, 0))
     same((Transfer("b").elapsed, Progress("b").next_index, Progress("b").match_index), (0, 1, 0))
-    same((NOOP, COMMAND, seed_of("id-12345678")), (0, 1, int.from_bytes(b"12345678", "big")))
+    same((NOOP, COMMAND, MEMBERS, seed_of("id-12345678")), (0, 1, 2, int.from_bytes(b"12345678", "big")))
     same(server(term=5).durable.index, 0)
 
 

@@ -1,0 +1,241 @@
+"""Scripts of servers of impl/raft: changes of the members, and who counts."""
+
+from highwater.dst.script import Alone, Script, fails_with, same
+from highwater.dst.scripts.replicated.servers import CAREFUL, EMPTY, PLAIN, after, got, leader, logged, sent, server
+from highwater.impl.raft import core, members
+from highwater.impl.raft.entries import MEMBERS, Entry, Log, last_index
+from highwater.impl.raft.faults import OtherVersion
+from highwater.impl.raft.members import Configuration, Members
+from highwater.impl.raft.messages import (
+    Append,
+    Appended,
+    HeartbeatReply,
+    InstallSnapshot,
+    RequestVote,
+    TimeoutNow,
+    Vote,
+)
+from highwater.impl.raft.state import (
+    CHANGE_UNDER_WAY,
+    FOLLOWER,
+    HANDING_OVER,
+    LAST_VOTER,
+    LEADER,
+    LEARN,
+    NO_CHANGE,
+    NO_LEARNER,
+    NOT_CAUGHT_UP,
+    NOT_LEADER,
+    OWN_TERM_UNCOMMITTED,
+    PROMOTE,
+    REMOVE,
+    Accepted,
+    Campaign,
+    Change,
+    Compact,
+    Installed,
+    Read,
+    ReadReady,
+    Refused,
+    Restart,
+    State,
+    Synced,
+    Tick,
+    TransferTo,
+)
+
+ABC = Members(("a", "b", "c"))
+WITH_D = Members(("a", "b", "c"), ("d",), (("d", "there:4"),))
+
+
+def entry(of: Members, term: int = 5) -> Entry:
+    return Entry(term, MEMBERS, members.encoded(of))
+
+
+def settled_leader() -> State:
+    """Return a leader of term 5 that has committed the entry with which it began."""
+    return after(leader(), got("b", Appended(5, 1)))[0]
+
+
+def learning(led: State | None = None) -> State:
+    """Return a leader with the learner d, which is committed, and has all."""
+    led, _ = after(led or settled_leader(), Change(LEARN, "d", "there:4"), Synced(3), got("b", Appended(5, 2)))
+    return after(led, got("d", Appended(5, 2)))[0]
+
+
+def refused(led: State, change: Change) -> str:
+    same_state, (output,) = after(led, change)
+    same(same_state, led)
+    assert isinstance(output, Refused)
+    return output.why
+
+
+async def members_are_written_and_read(alone: Alone) -> None:
+    for of in (ABC, WITH_D, Members((), ("x",)), Members(("é" * 40,), (), (("é" * 40, "h:1"),))):
+        same(members.decoded(members.encoded(of)), of)
+    data = members.encoded(WITH_D)
+    same(data[:5].hex(), "0100040100")
+    for other in (b"", b"\2" + data[1:], data[:-1], data[:2], data[:3] + b"\7" + data[4:], b"\1\0\1\1\0\1\xff\0\0"):
+        fails_with(OtherVersion, lambda other=other: members.decoded(other))
+
+
+async def a_server_joins_as_a_learner_and_counts_once_it_is_promoted(alone: Alone) -> None:
+    led, outputs = after(settled_leader(), Change(LEARN, "d", "there:4"))
+    same([output for output in outputs if isinstance(output, Accepted)], [Accepted(5, 2)])
+    same((led.voters, led.learners), (("a", "b", "c"), ("d",)))
+    same([to for to, message in sent(outputs) if isinstance(message, Append)], ["b", "d"])
+    led, _ = after(led, Synced(3), got("d", Appended(5, 2)))
+    same(led.commit, 1)
+    led, _ = after(led, got("b", Appended(5, 2)))
+    same(led.commit, 2)
+    led, _ = after(led, Change(PROMOTE, "d"), Synced(4), got("b", Appended(5, 3)))
+    same((led.voters, led.learners, led.commit), (("a", "b", "c", "d"), (), 2))
+    same(after(led, got("d", Appended(5, 3)))[0].commit, 3)
+    same(led.configurations[-1].members.addresses, (("d", "there:4"),))
+
+
+async def a_learner_takes_entries_and_does_not_stand_for_election(alone: Alone) -> None:
+    fresh = core.step(core.server("d", (), PLAIN), Restart(0, "", EMPTY, 0, 7))[0]
+    same(after(fresh, *[Tick()] * 20, Campaign(), got("a", TimeoutNow(0)))[0]._replace(elapsed=0), fresh)
+    learner, _ = after(fresh, got("a", Append(5, 0, 0, (*logged(5).entries, entry(WITH_D)), 2)))
+    same((learner.voters, learner.learners, learner.commit), (ABC.voters, ("d",), 2))
+    same(after(learner, *[Tick()] * 20, Campaign())[0].role, FOLLOWER)
+    voter, _ = after(learner, got("b", RequestVote(6, 2, 5)))
+    same(voter.vote, "b")
+
+
+async def a_learner_confirms_no_read_and_keeps_no_leader(alone: Alone) -> None:
+    led, _ = after(learning(), Read("r"))
+    led, outputs = after(led, got("d", HeartbeatReply(5, led.round)))
+    same([output for output in outputs if isinstance(output, ReadReady)], [])
+    _, outputs = after(led, got("b", HeartbeatReply(5, led.round)))
+    same([output for output in outputs if isinstance(output, ReadReady)], [ReadReady("r", 2)])
+    careful, _ = after(learning()._replace(config=CAREFUL), *[Tick()] * 8)
+    same(careful.role, FOLLOWER)
+    led = learning()._replace(config=CAREFUL)
+    for _ in range(12):
+        led, _ = after(led, Tick(), got("d", HeartbeatReply(5, 0)))
+    same(led.role, FOLLOWER)
+
+
+async def a_change_is_refused(alone: Alone) -> None:
+    settled = settled_leader()
+    same(refused(server(), Change(LEARN, "d")), NOT_LEADER)
+    same(refused(leader(), Change(LEARN, "d")), OWN_TERM_UNCOMMITTED)
+    same(refused(after(settled, TransferTo("c"))[0], Change(LEARN, "d")), HANDING_OVER)
+    same(refused(after(settled, Change(LEARN, "d"))[0], Change(REMOVE, "c")), CHANGE_UNDER_WAY)
+    same(refused(settled, Change(LEARN, "b")), NO_CHANGE)
+    same(refused(settled, Change(REMOVE, "d")), NO_CHANGE)
+    same(refused(settled, Change(PROMOTE, "d")), NO_LEARNER)
+    same(refused(settled, Change(PROMOTE, "b")), NO_CHANGE)
+    same(refused(learning(), Change(LEARN, "d", "there:4")), NO_CHANGE)
+    single, _ = after(server(voters=("a",)), Campaign(), Synced(1), Synced(2))
+    same(refused(single, Change(REMOVE, "a")), LAST_VOTER)
+
+
+async def a_learner_is_promoted_once_it_has_caught_up(alone: Alone) -> None:
+    led, _ = after(settled_leader(), Change(LEARN, "d"), Synced(3), got("b", Appended(5, 2)))
+    same(refused(led, Change(PROMOTE, "d")), NOT_CAUGHT_UP)
+    behind = led._replace(log=Log(0, 0, (*led.log.entries, *logged(*[5] * 100).entries)))
+    heard, _ = after(behind, got("d", Appended(5, 1)))
+    same(refused(heard, Change(PROMOTE, "d")), NOT_CAUGHT_UP)
+    heard, _ = after(behind, got("d", Appended(5, 2)))
+    same(after(heard, Change(PROMOTE, "d"))[0].voters, ("a", "b", "c", "d"))
+
+
+async def a_change_of_an_address_moves_a_member(alone: Alone) -> None:
+    led, _ = after(learning(), Change(LEARN, "d", "elsewhere:4"))
+    same(led.configurations[-1], Configuration(3, WITH_D._replace(addresses=(("d", "elsewhere:4"),))))
+    led, _ = after(settled_leader(), Change(LEARN, "b", "elsewhere:2"))
+    same(led.configurations[-1], Configuration(2, ABC._replace(addresses=(("b", "elsewhere:2"),))))
+
+
+async def a_change_is_undone_where_the_log_is_cut(alone: Alone) -> None:
+    follower, _ = after(server(term=5), got("b", Append(5, 0, 0, (*logged(5).entries, entry(Members(("a", "b")))), 0)))
+    same(follower.voters, ("a", "b"))
+    follower, _ = after(follower, got("c", Append(6, 1, 5, logged(6).entries, 0)))
+    same((follower.voters, follower.configurations), (("a", "b", "c"), (Configuration(0, ABC),)))
+
+
+async def a_change_is_in_force_after_a_restart(alone: Alone) -> None:
+    log = Log(0, 0, (*logged(5).entries, entry(WITH_D), entry(Members(("a", "b")))))
+    fresh = core.server("a", ABC.voters, PLAIN)
+    again, _ = core.step(fresh, Restart(5, "", log, 0, 7))
+    same([one.index for one in again.configurations], [0, 2, 3])
+    same(again.voters, ("a", "b"))
+    again, _ = core.step(fresh, Restart(5, "", log, 2, 7, WITH_D))
+    same([one.index for one in again.configurations], [2, 3])
+    again, _ = core.step(fresh, Restart(5, "", Log(3, 5), 3, 7, Members(("a", "b"))))
+    same(again.configurations, (Configuration(3, Members(("a", "b"))),))
+
+
+async def a_snapshot_carries_the_members(alone: Alone) -> None:
+    fresh = core.step(core.server("d", (), PLAIN), Restart(0, "", EMPTY, 0, 7))[0]
+    offered, _ = after(fresh, got("a", InstallSnapshot(5, 9, 5)), Synced(1), got("a", InstallSnapshot(5, 9, 5)))
+    got_it, _ = after(offered, Installed(9, 5, WITH_D))
+    same((got_it.voters, got_it.learners), (ABC.voters, ("d",)))
+    led = learning()
+    short, _ = after(led, Compact(2, 2))
+    same(short.configurations, (Configuration(2, WITH_D),))
+    same(after(led, Compact(1, 1))[0].configurations, led.configurations)
+
+
+async def who_is_removed_hears_that_it_is_committed_and_nothing_more(alone: Alone) -> None:
+    led, outputs = after(settled_leader(), Change(REMOVE, "c"))
+    led, _ = after(led, got("c", Appended(5, 2)))
+    same((led.voters, led.commit, [follower.name for follower in led.followers]), (("a", "b"), 1, ["b", "c"]))
+    led, _ = after(led, Synced(3))
+    same(led.commit, 1)
+    led, outputs = after(led, got("b", Appended(5, 2)))
+    same([to for to, message in sent(outputs) if isinstance(message, Append) and message.commit == 2], ["b", "c"])
+    led, _ = after(led, Tick())
+    same([follower.name for follower in led.followers], ["b"])
+
+
+async def a_leader_that_removes_itself_leads_until_that_is_committed(alone: Alone) -> None:
+    led, _ = after(settled_leader(), Change(REMOVE, "a"), Synced(3), got("b", Appended(5, 2)), Tick())
+    same((led.role, led.commit), (LEADER, 1))
+    led, _ = after(led, got("c", Appended(5, 2)))
+    same((led.role, led.commit), (LEADER, 2))
+    left, _ = after(led, Tick())
+    same(left.role, FOLLOWER)
+    same(after(left, *[Tick()] * 20)[0].role, FOLLOWER)
+
+
+async def a_new_leader_knows_a_change_that_it_found(alone: Alone) -> None:
+    log = Log(0, 0, (*logged(4).entries, entry(Members(("a", "b", "c", "d")), 4)))
+    led, _ = after(server(term=4, log=log, commit=0), Campaign(), Synced(1), got("b", Vote(5, True)))
+    same(led.role, "candidate")
+    led, _ = after(led, got("d", Vote(5, True)))
+    same([follower.name for follower in led.followers], ["b", "c", "d"])
+    shrunk = Log(0, 0, (*logged(4).entries, entry(Members(("a", "b")), 4)))
+    led, _ = after(server(term=4, log=shrunk, commit=0), Campaign(), Synced(1), got("b", Vote(5, True)))
+    same([follower.name for follower in led.followers], ["b", "c"])
+    same(last_index(led.log), 3)
+
+
+async def votes_of_those_who_do_not_count_elect_nobody(alone: Alone) -> None:
+    log = Log(0, 0, (*logged(4).entries, entry(WITH_D, 4)))
+    candidate, outputs = after(server(term=4, log=log), Campaign(), Synced(1))
+    same([to for to, _ in sent(outputs)], ["b", "c"])
+    candidate, _ = after(candidate, got("d", Vote(5, True)), got("d", Vote(5, False)))
+    same(candidate.role, "candidate")
+    same(after(candidate, got("b", Vote(5, True)))[0].role, LEADER)
+
+
+SCRIPTS: tuple[Script, ...] = (
+    members_are_written_and_read,
+    a_server_joins_as_a_learner_and_counts_once_it_is_promoted,
+    a_learner_takes_entries_and_does_not_stand_for_election,
+    a_learner_confirms_no_read_and_keeps_no_leader,
+    a_change_is_refused,
+    a_learner_is_promoted_once_it_has_caught_up,
+    a_change_of_an_address_moves_a_member,
+    a_change_is_undone_where_the_log_is_cut,
+    a_change_is_in_force_after_a_restart,
+    a_snapshot_carries_the_members,
+    who_is_removed_hears_that_it_is_committed_and_nothing_more,
+    a_leader_that_removes_itself_leads_until_that_is_committed,
+    a_new_leader_knows_a_change_that_it_found,
+    votes_of_those_who_do_not_count_elect_nobody,
+)
