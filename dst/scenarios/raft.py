@@ -119,7 +119,7 @@ async def server(actors: Actors, client: Client, world: NodeWorld, number: int, 
     impl = actors.build(world, shape, number)
     group.busy[client.name] = 0
     try:
-        node = await impl.node.open(world, client.name, group.names, machine, options(shape),
+        node = await impl.node.open(world, client.name, group.founders(client.name), machine, options(shape),
                                     group.recorded(client, impl.step))
     except (DiskFailed, DiskFull):
         await ended(group.machines, client)
@@ -133,6 +133,7 @@ async def server(actors: Actors, client: Client, world: NodeWorld, number: int, 
         works = {f"caller{n}": caller(actors, client, world, f"{number}.{n}") for n in range(shape.callers)}
         works |= {f"reader{n}": reader(actors, client, world, n, read or read_in_time) for n in range(shape.readers)}
     works |= {"operator": operator(actors, client, world)} if number == 0 and group.transfers else {}
+    works |= group.works(client, world, number)
     callers = [world.clock.spawn(each, name) for name, each in works.items()]
     while not group.is_done():
         await world.clock.sleep_ms(TICK_MS)
@@ -158,7 +159,7 @@ async def caller(actors: Actors, client: Client, world: NodeWorld, name: str) ->
         update = f"{name}.{actors.named[me.name]}"
         while True:
             actors.begin(me, update)
-            call = asked(actors, me, group, group.open[client.name][0].state.leader).propose(update.encode())
+            call = asked(actors, me, group, group.leader(client.name)).propose(update.encode())
             said = await said_by(CALLS, "propose", world.clock.timeout(CALL_MS, actors.in_time(me, call)),
                                  index=lambda done: str(done.index))
             actors.end(me, said.told, keys=said.keys)
@@ -202,7 +203,7 @@ async def operator(actors: Actors, client: Client, world: NodeWorld) -> None:
         group.transfers -= 1
         await world.clock.sleep_ms(1 + actors.choose(me.sites["pause"], 2 * ELECTION_MS))
         target = group.names[actors.choose(me.sites["target"], len(group.names))]
-        call = asked(actors, me, group, group.open[client.name][0].state.leader).transfer(target)
+        call = asked(actors, me, group, group.leader(client.name)).transfer(target)
         said = await said_by(CALLS, "transfer", world.clock.timeout(CALL_MS, call))
         actors.tell(me, said.told, b"", keys=said.keys)
 

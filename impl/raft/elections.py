@@ -17,9 +17,9 @@ from highwater.impl.raft.terms import become_follower, counted, majority, others
 def campaign(state: State, transfer: bool = False) -> State:
     """Begin an election; with pre-vote only ask first, unless the leader itself asked for the election (`transfer`).
 
-    A server whose disk has stalled does not: its own vote would never be durable. Neither does one that is no voter.
+    A server whose disk has stalled does not: its own vote would never be durable. Neither does one that may not stand.
     """
-    if state.role == LEADER or is_stalled(state) or state.me not in state.voters:
+    if state.role == LEADER or is_stalled(state) or not in_force.may_stand(state):
         return state
     if transfer or not state.config.pre_vote:
         return begin_election(state, transfer)

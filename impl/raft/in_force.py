@@ -60,6 +60,17 @@ def is_open(state: State) -> bool:
     return state.configurations[-1].index > state.commit
 
 
+def may_stand(state: State) -> bool:
+    """Tell whether this server may stand for election: it is a voter, or was one before a change that may not be committed.
+
+    Such a change may be in this server's log alone. Then the others need its vote, and do not get it, because its log ends
+    later. So it must stand itself; its own vote does not count.
+    """
+    if state.me in state.voters:
+        return True
+    return is_open(state) and len(state.configurations) > 1 and state.me in state.configurations[-2].members.voters
+
+
 # --- the leader's side
 
 

@@ -9,7 +9,7 @@ from highwater.impl.raft import in_force, members
 from highwater.impl.raft.effects import emit, put
 from highwater.impl.raft.entries import MEMBERS, Entry, last_index, term_at
 from highwater.impl.raft.members import Members
-from highwater.impl.raft.replication import send_appends
+from highwater.impl.raft.replication import advance_commit, send_appends
 from highwater.impl.raft.state import (
     CHANGE_UNDER_WAY,
     HANDING_OVER,
@@ -32,18 +32,20 @@ from highwater.impl.raft.terms import become_follower
 
 
 def change(state: State, given: Change) -> State:
-    """Append a change of the members to the leader's log, where it is in force at once, or refuse it."""
+    """Append a change of the members to the leader's log, where it is in force at once, or refuse it. Fewer voters may commit
+    more."""
     if why := reason_to_refuse(state, given):
         return emit(state, Refused(why, state.leader))
     body, first = members.encoded(after(state, given)), last_index(state.log) + 1
     state = put(state, first, (Entry(state.term, MEMBERS, body),))
     state = in_force.with_peers(state._replace(uncommitted_bytes=state.uncommitted_bytes + len(body)))
-    return send_appends(emit(state, Accepted(state.term, first)))
+    following = advance_commit(emit(state, Accepted(state.term, first)))
+    return following if following.commit > state.commit else send_appends(following)
 
 
 def settled(state: State) -> State:
     """Let a leader forget who was removed, once that is committed. One that was removed itself leads no more."""
-    if len(state.configurations) == 1 or in_force.is_open(state):
+    if not state.configurations[-1].index or in_force.is_open(state):
         return state
     if state.me not in state.voters:
         return become_follower(state, state.term, "")

@@ -11,7 +11,7 @@ leaders of different terms change the same membership, and each has a majority o
 A server that is no member takes entries as any other. So a learner needs no state of its own: it is a server that is not yet
 a member, and nobody counts it. Votes are given to whoever asks; a candidate counts those of the members in its own log.
 
-Restarts, torn writes, snapshots and early sends are the subject of raft.py.
+Early sends, snapshots, torn writes and restarts are as in raft.py.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,11 @@ class Constants(NamedTuple):
     MAX_TERM: int | None = 2
     MAX_LOG: int | None = 2  # length of a log up to which a leader appends
     CHANGES: int | None = 1  # changes of membership, in all, that leaders append
+    AHEAD: int | None = 0  # entries, in all, that a leader sends before its own sync
     SEEN: int | None = 0  # terms, in all, that a server adopts without a vote or an entry
+    INSTALLED: int | None = 0  # snapshots, in all, that a server installs
+    RESTARTS: int | None = 0
+    TORN: int | None = 0  # writes, in all, of which a server's disk keeps the cut of its log and none of the entries
     LED: int = 1  # terms led from the start: 1 by server 0, with the votes of all members; 2 by server 1, with all others'
     # Safeguards: switch one off and a property must fail
     ONE_SERVER: bool = True  # a change adds one server or removes one; False: any members follow any
@@ -41,7 +45,7 @@ class Constants(NamedTuple):
 
 
 LIMITS = {  # the values that an instance may have
-    **dict.fromkeys(("CANDIDATES", "MAX_TERM", "MAX_LOG", "CHANGES", "SEEN"), MANY),
+    **dict.fromkeys(("CANDIDATES", "MAX_TERM", "MAX_LOG", "CHANGES", "AHEAD", "SEEN", "INSTALLED", "RESTARTS", "TORN"), MANY),
     "SERVERS": MANY[1:], "START": MANY[1:], "LED": (0, 1, 2)}
 
 Term = int
@@ -56,7 +60,11 @@ class Shared(NamedTuple):
     acks: frozenset[tuple[Term, int, int]]  # (term, who, how much of that term's log it has): the largest
     logs: tuple[Log, ...]  # on the disk of each server
     changes: int  # so far
+    ahead: int
     seen: int
+    installed: int
+    restarts: int
+    torn: int
     commits: frozenset[tuple[Term, int]]  # ghost: (term of the leader, how much of its log it has committed): the largest
 
 
@@ -72,6 +80,13 @@ class Server(NamedTuple):
 def members(c: Constants, log: Log) -> Members:
     """Return the members that are in force: those of the last change."""
     return next((those for _, those in reversed(log) if those), tuple(range(c.START)))
+
+
+def may_stand(c: Constants, log: Log, me: int) -> bool:
+    """Tell whether a server is a member by its log, or was one before the last change, which may not be committed. Such a change
+    may be in its log alone. Then nobody else is elected, because it does not vote for a log that ends earlier."""
+    last_change = max((n for n, (_, those) in enumerate(log) if those), default=0)
+    return me in members(c, log) or me in members(c, log[:last_change])
 
 
 def is_quorum(c: Constants, those: Members, who: set[int]) -> bool:
@@ -107,8 +122,8 @@ def with_log(s: Shared, who: int, log: Log) -> Shared:
 # --- elections
 
 def timeout(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
-    """A server that is a member by its own log stands for election in the next term, and votes for itself."""
-    if below(me, c.CANDIDATES) and below(w.term, c.MAX_TERM) and me in members(c, s.logs[me]):
+    """A server stands for election in the next term, and votes for itself."""
+    if below(me, c.CANDIDATES) and below(w.term, c.MAX_TERM) and may_stand(c, s.logs[me], me):
         t = w.term + 1
         s = s._replace(cands=s.cands | {(t, me, s.logs[me])}, votes=s.votes | {(t, me, me)})
         yield (), s, w._replace(pc="Candidate", term=t, vote=me)
@@ -143,17 +158,20 @@ def see_term(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
 
 # --- replication
 
-def appended(s: Shared, me: int, w: Server, those: Members) -> Shared:
-    """A leader's log, its own disk, and what it counts of itself, with one more entry."""
+def appended(c: Constants, s: Shared, me: int, w: Server, those: Members) -> Iterator[tuple[bool, Shared]]:
+    """A leader's log with one more entry, which it syncs at once and counts itself for, or sends before its own sync."""
     longer = (*led(s, w.term), (w.term, those))
     s = s._replace(leaders=tuple(sorted((t, who, longer if t == w.term else of) for t, who, of in s.leaders)))
-    return with_log(with_ack(s, w.term, me, len(longer)), me, longer)
+    if below(s.ahead, c.AHEAD):
+        yield False, s._replace(ahead=one_more(s.ahead, c.AHEAD))
+    yield True, with_log(with_ack(s, w.term, me, len(longer)), me, longer)
 
 
 def propose(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A leader appends an entry that changes no membership."""
     if w.pc == "Leader" and below(len(led(s, w.term)), c.MAX_LOG):
-        yield (), appended(s, me, w, ()), w
+        for synced, after in appended(c, s, me, w, ()):
+            yield (synced,), after, w
 
 
 def next_members(c: Constants, those: Members) -> list[Members]:
@@ -180,17 +198,19 @@ def change(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
         if below(len(log), c.MAX_LOG) and may_change(c, log, w):
             s2 = s._replace(changes=one_more(s.changes, c.CHANGES))
             for those in next_members(c, members(c, log)):
-                yield (those,), appended(s2, me, w, those), w
+                for synced, after in appended(c, s2, me, w, those):
+                    yield (those, synced), after, w
 
 
 def accept(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A server, member or not, has the first n entries of a leader's log on its disk, and acknowledges them. What it has beyond
-    them stays, unless it is in conflict with them."""
+    them stays, unless it is in conflict with them. A leader acknowledges what it sent before its own sync."""
     for t, _, log in s.leaders:
         if t >= w.term:
             for n in range(acked(s, t, me) + 1, len(log) + 1):
                 kept = s.logs[me] if s.logs[me][:n] == log[:n] else log[:n]
-                after = w._replace(pc="Follower", term=t, vote=w.vote if t == w.term else None)
+                leads = w.pc == "Leader" and t == w.term
+                after = w._replace(pc="Leader" if leads else "Follower", term=t, vote=w.vote if t == w.term else None)
                 yield (t, n), with_log(with_ack(s, t, me, n), me, kept), after
 
 
@@ -203,6 +223,37 @@ def advance_commit(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
             if log[n - 1][0] == w.term and is_quorum(c, members(c, log), counted):
                 commits = frozenset(one for one in s.commits if one[0] != w.term) | {(w.term, n)}
                 yield (n,), s._replace(commits=commits), w._replace(commit=n)
+
+
+def install(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
+    """A server has a snapshot of the first n entries of a leader's log on its disk, in the place of a log without them, with the
+    members that are in force there. The entries are committed. The server acknowledges nothing, and its term may be a later one."""
+    if below(s.installed, c.INSTALLED):
+        s2 = s._replace(installed=one_more(s.installed, c.INSTALLED))
+        for t, most in sorted(s.commits):
+            for n in range(1, most + 1):
+                log = led(s, t)[:n]
+                if s.logs[me][:n] != log:
+                    term = max(w.term, log[-1][0])
+                    after = w._replace(pc="Follower", term=term, vote=w.vote if term == w.term else None)
+                    yield (t, n), with_log(s2, me, log), after
+
+
+def tear(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
+    """A server writes entries of its leader in the place of others, and the write is torn: the others are gone from its disk,
+    and the leader's are not there."""
+    if below(s.torn, c.TORN):
+        log = s.logs[me]
+        for sent in [of for t, _, of in s.leaders if t == w.term]:
+            for n in range(min(len(log), len(sent))):
+                if log[:n] == sent[:n] and log[n] != sent[n]:
+                    yield (n,), with_log(s._replace(torn=one_more(s.torn, c.TORN)), me, log[:n]), w._replace(pc="Follower")
+
+
+def restart(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
+    """A server starts again with what is on its disk."""
+    if below(s.restarts, c.RESTARTS):
+        yield (), s._replace(restarts=one_more(s.restarts, c.RESTARTS)), Server(term=w.term, vote=w.vote)
 
 
 # --- properties ---------------------------------------------------------------------------------------------------------
@@ -269,7 +320,7 @@ def later_leader_has_change(c: Constants, s: Shared) -> bool:
 
 SERVER = {
     "Timeout": timeout, "Grant": grant, "BecomeLeader": become_leader, "SeeTerm": see_term, "Propose": propose,
-    "Change": change, "Accept": accept, "AdvanceCommit": advance_commit,
+    "Change": change, "Accept": accept, "AdvanceCommit": advance_commit, "Install": install, "Tear": tear, "Restart": restart,
 }
 ROLES = {"Server": SERVER}
 
@@ -290,7 +341,7 @@ SOMETIMES = {
 
 def initial(c: Constants) -> tuple[Shared, tuple[Server, ...]]:
     nobody: frozenset = frozenset()
-    s = Shared(nobody, nobody, (), nobody, ((),) * c.SERVERS, 0, 0, nobody)
+    s = Shared(nobody, nobody, (), nobody, ((),) * c.SERVERS, 0, 0, 0, 0, 0, 0, nobody)
     servers = [Server()] * c.SERVERS
     for t in range(1, c.LED + 1):
         who = t - 1

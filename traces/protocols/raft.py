@@ -188,10 +188,24 @@ class Trace(NodeTrace):
         if e.client not in self.known:
             raise self._refused("message", f"{e.client} sends a message before its first step")
         known, durable = self.known[e.client], self.refiner.local(e.client).term
-        why = raft_messages.untrue(self.refiner.shared(), me, to, known, durable, e.body, self.told)
+        why = raft_messages.untrue(self.facts(), me, to, known, durable, e.body, self.told)
         self._match(e.client, raft_messages.entries_in(e.body) if not why else ())
         if why:
             raise self._refused("message", f"{e.client}, which is {known}, tells {e.key} what is not so: {why}")
+
+    # --- what is known in the model
+
+    def facts(self) -> raft.Shared:
+        """Return what the servers have sent and have on their disks."""
+        return self.refiner.shared()
+
+    def _known_commit(self, me: str) -> int:
+        """Return how much a server knows to be committed."""
+        return self.refiner.local(me).commit
+
+    def _is_quorum(self, me: str, others: list[str]) -> bool:
+        """Tell whether the leader is a quorum, together with others."""
+        return len(others) >= len(self.refiner.index) // 2
 
     # --- a step of a server
 
@@ -219,7 +233,7 @@ class Trace(NodeTrace):
             self._learns(me)
 
     def _leads(self, me: str, step: Step) -> None:
-        s, w = self.refiner.shared(), self.refiner.local(me)
+        s, w = self.facts(), self.refiner.local(me)
         if w.pc != "Leader" or w.term != step.term or len(led(s, w.term)) != step.last:
             raise self._refused("Server.leader", f"{me} leads term {step.term} with {step.last} entries, and in the model it "
                                 f"is {w} with {len(led(s, w.term)) if w.pc == 'Leader' else 0}")
@@ -227,7 +241,7 @@ class Trace(NodeTrace):
         self.commit[me] = step.commit
         others = [name for name in self.refiner.index
                   if name != me and self.counted.get((me, step.term, name), 0) >= step.commit]
-        if own and len(others) < len(s.logs) // 2:
+        if own and not self._is_quorum(me, others):
             raise self._refused("Server.AdvanceCommit", f"{me} commits entry {step.commit}, of which it heard from "
                                 f"{' and '.join(others) or 'nobody'}")
         if own:
@@ -237,9 +251,9 @@ class Trace(NodeTrace):
 
     def _learns(self, me: str) -> None:
         """Learn of commits as far as the durable log reaches and stays: the server may know of more."""
-        durable = len(self.refiner.shared().logs[self.refiner.index[me]])
+        durable = len(self.facts().logs[self.refiner.index[me]])
         n = min(self.commit.get(me, 0), durable, *[0 if save.base else save.first - 1 for save in self.waiting[me]])
-        if n > self.refiner.local(me).commit:
+        if n > self._known_commit(me):
             self._do(me, "LearnCommit", (n,))
 
     # --- what becomes durable
@@ -247,7 +261,7 @@ class Trace(NodeTrace):
     def _disk(self, me: str) -> Disk:
         """Return what the server's disk has, by the model."""
         w, number = self.refiner.local(me), self.refiner.index[me]
-        return Disk(w.term, "" if w.vote is None else f"Server#{w.vote}", self.refiner.shared().logs[number])
+        return Disk(w.term, "" if w.vote is None else f"Server#{w.vote}", self.facts().logs[number])
 
     def _becomes_durable(self, me: str, save: Save) -> None:
         before = self._disk(me)
@@ -270,12 +284,12 @@ class Trace(NodeTrace):
 
     def _accepts(self, me: str, term: int, n: int) -> None:
         """Take a server's log to agree with that of the leader of a term up to index `n`."""
-        if n > acked(self.refiner.shared(), term, self.refiner.index[me]):
+        if n > acked(self.facts(), term, self.refiner.index[me]):
             self._do(me, "Accept", (term, n))
 
     def _installs(self, me: str, index: int) -> None:
         """Take a server's disk to have a snapshot of all up to `index`, which a leader has committed."""
-        s = self.refiner.shared()
+        s = self.facts()
         term = max((t for t, n in s.commits if n >= index), default=0)
         if not term or s.logs[self.refiner.index[me]][:index] != led(s, term)[:index]:
             self._do(me, "Install", (term, index))

@@ -9,6 +9,7 @@ from highwater.traces.calls import NONE, Calls, Claim, definite, indefinite, ret
 from highwater.traces.event import Event
 
 ELSEWHERE = "ask the leader, or another node"
+COMMAND = b"\1"  # the kind of a caller's entry
 CALLS: Calls = {
     "propose": {
         "Done": returns("committed", "the entry is committed and applied once, at the index that the answer tells", "index"),
@@ -41,7 +42,7 @@ CALLS: Calls = {
 
 def right_index(trace: Any, e: Event, value: str) -> str:
     """Some leader has committed an entry at the index that the answer tells, and it is the caller's."""
-    index, s = int(value), trace.refiner.shared()
+    index, s = int(value), trace.facts()
     term, upto = max(((t, n) for t, n in s.commits if n >= index > 0), default=(0, 0))
     if not upto:
         return f"in the model {max((n for _, n in s.commits), default=0)} entries are committed"
@@ -57,13 +58,13 @@ def never_proposed(trace: Any, e: Event) -> str:
 def wrongly_read(trace: Any, e: Event) -> str:
     """Return why a response cannot show what it does; "" if it can: a read shows what is committed, from the first entry on,
     and nothing else shows anything."""
-    if not e.keys or CALLS[e.keys[0]][e.keys[1]].update != NONE or (e.op != "read" and not e.body):
+    if not e.keys or trace.calls[e.keys[0]][e.keys[1]].update != NONE or (e.op != "read" and not e.body):
         return ""
-    s = trace.refiner.shared()
+    s = trace.facts()
     term, upto = max(s.commits, key=lambda one: (one[1], one[0]), default=(0, 0))
     log = led(s, term)[:upto] if upto else ()
     entries = [trace.bodies.get((index, of), b"") for index, of in enumerate(log, 1)]
-    committed, shown = [entry[1:] for entry in entries if len(entry) > 1], e.body.split()
+    committed, shown = [entry[1:] for entry in entries if entry[:1] == COMMAND and len(entry) > 1], e.body.split()
     return "" if e.op == "read" and b" ".join(committed[:len(shown)]) == e.body else f"{len(committed)} entries are committed"
 
 

@@ -4,8 +4,8 @@ A node is given `recorded(step)` in the place of the core's `step`. It takes the
 the properties that need no model.
 """
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from highwater.dst.actors import Actors
 from highwater.dst.scenarios.replicated.disks import durable_log, durable_snapshot
@@ -13,8 +13,10 @@ from highwater.dst.scenarios.replicated.properties import Properties
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.folder import Folder
 from highwater.dst.world.store import NEW
+from highwater.impl.node_world import NodeWorld
+from highwater.impl.raft import members
 from highwater.impl.raft.core import Step
-from highwater.impl.raft.entries import last_index
+from highwater.impl.raft.entries import MEMBERS, last_index
 from highwater.impl.raft.faults import NodeStopped
 from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.messages import Appended
@@ -42,6 +44,22 @@ class Group:
         self.properties = Properties(self.names, lambda server: durable_log(self.folder(server), server),
                                      lambda server: durable_snapshot(self.folder(server))[0])
 
+    def founders(self, server: str) -> tuple[str, ...]:
+        """Return the voters with which a server begins."""
+        return self.names
+
+    def leader(self, server: str) -> str:
+        """Return the leader, as far as the node of a server knows it."""
+        return self.open[server][0].state.leader
+
+    def works(self, client: Client, world: NodeWorld, number: int) -> dict[str, Coroutine[Any, Any, None]]:
+        """Return further tasks on the machine of a server, by their names."""
+        return {}
+
+    def those_who_count(self, nodes: list[Node]) -> list[Node]:
+        """Return the nodes that must have the same in the end."""
+        return nodes
+
     def folder(self, server: str) -> Folder:
         return self.machines.disks[server].folder
 
@@ -61,11 +79,12 @@ class Group:
             return True
         servers = [client.name for client in self.actors.clients if not client.done]
         if not any(self.actors.left[server] or self.busy.get(server) for server in servers):
-            nodes = [node for node in map(self.node, servers) if node is not None and not node.stopped]
+            up = [node for node in map(self.node, servers) if node is not None and not node.stopped]
+            nodes = self.those_who_count(up)
             equal = len({node.applied for node in nodes}) == 1 and all(
                 node.applied == last_index(node.state.log) for node in nodes)
             leads = any(node.state.role == mapping.LEADER and not node.state.unsynced for node in nodes)
-            if len(nodes) == len(servers) and equal and leads and self.is_settled(nodes):
+            if len(up) == len(servers) and equal and leads and self.is_settled(nodes):
                 self.over, self.final = True, nodes[0].value
                 self._check_equal(nodes)
         return self.over
@@ -117,10 +136,17 @@ class Group:
                                   tuple([entry.term for entry in save.entries]), save.base),
             after.durable.number if after.durable.number != before.durable.number else 0, agreed,
             (given.term, given.vote, (given.log.base_index, given.log.base_term),
-             tuple([entry.term for entry in given.log.entries])) if isinstance(given, Restart) else None, reads))
+             tuple([entry.term for entry in given.log.entries])) if isinstance(given, Restart) else None, reads,
+            changes_in(save) if save else ()))
         self.machines.observe(NEW(Event, (self.actors.kernel.now_ms, 0, server, "step", name_of(given), "", "", 0, "", body, (),
                                           False, True, False)))
         self.properties.check(before, after, 1 if restarts else save and save.first_index)
+
+
+def changes_in(save: Save) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """Return the changes of the members that a save has, each by its index and its voters."""
+    return tuple([(index, members.decoded(entry.body).voters) for index, entry in enumerate(save.entries, save.first_index)
+                  if entry.kind == MEMBERS])
 
 
 def name_of(given: Input) -> str:

@@ -49,6 +49,10 @@ class Properties:
             raise broken("I17", f"{after.me} has a snapshot up to {after.snapshot[0]} in the place of one up to "
                                 f"{before.snapshot[0]}")
 
+    def voters(self, leader: State) -> tuple[str, ...]:
+        """Return the servers of which a leader needs a quorum: they never change."""
+        return self.servers
+
     def _leads(self, leader: State) -> None:
         other = self.leaders.setdefault(leader.term, leader.me)
         if other != leader.me:
@@ -74,8 +78,9 @@ class Properties:
                 raise broken("R4", f"{state.me} takes another entry for committed at {index} than a server did before")
         if state.role == LEADER:
             entry = entry_at(state.log, state.commit)
-            those = [server for server in self.servers if has(self.durable(server), state.commit, entry)]
-            if 2 * len(those) <= len(self.servers):
+            voters = self.voters(state)
+            those = [server for server in voters if has(self.durable(server), state.commit, entry)]
+            if 2 * len(those) <= len(voters):
                 raise broken("R5", f"{state.me} commits entry {state.commit}, which is durable on "
                                    f"{', '.join(those) or 'no disk'}")
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 MESSAGES = ("PreVote", "PreVoteReply", "RequestVote", "Vote", "Append", "Appended", "Conflict", "Heartbeat", "HeartbeatReply",
             "InstallSnapshot", "ReadIndex", "ReadIndexReply", "TimeoutNow")
 RESTART = "Restart"
-INPUTS = (RESTART, "Tick", "Synced", "Propose", "Read", "TransferTo", "Campaign", "Compact", "Installed", "FetchFailed",
+INPUTS = (RESTART, "Tick", "Synced", "Propose", "Read", "TransferTo", "Change", "Campaign", "Compact", "Installed", "FetchFailed",
           *MESSAGES)
 CAUSES = {  # what a step may do -> the inputs that may cause it
     "stands for election": ("Tick", "Campaign", "PreVoteReply", "TimeoutNow"),
@@ -19,9 +19,9 @@ CAUSES = {  # what a step may do -> the inputs that may cause it
     "wins the election": ("Vote", "Synced"),
     "steps down": ("Tick", *MESSAGES, "Installed"),
     "asks for votes": ("Tick", "Campaign"),
-    "puts entries into its log": ("Propose", "Append", "Vote", "Synced"),
+    "puts entries into its log": ("Propose", "Change", "Append", "Vote", "Synced"),
     "begins its log anew": ("Installed",),
-    "commits": ("Appended", "Synced", "Installed"),
+    "commits": ("Appended", "Synced", "Installed", "Change"),
     "learns of a commit": (RESTART, "Append", "Heartbeat", "Installed"),
     "tells how far it agrees": ("Append", "Synced", "InstallSnapshot", "Installed"),
 }
@@ -51,6 +51,7 @@ class Step(NamedTuple):
     agreed: int  # up to which index it told the leader of its term that their logs agree; 0: it told nothing
     found: tuple[int, str, tuple[int, int], tuple[int, ...]] | None  # a restart: term, vote, base, terms
     reads: tuple = ()  # what it did for reads: traces/protocols/consistent_read.py
+    members: tuple = ()  # changes among the entries of its save, each (index, voters): traces/protocols/raft_membership.py
 
 
 class Known(NamedTuple):

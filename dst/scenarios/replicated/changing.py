@@ -1,0 +1,87 @@
+"""The group of a run whose members change: who began it, who operates it, and who must have the same in the end."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from highwater.dst.actors import Actors, said_by
+from highwater.dst.scenarios.replicated.group import Group
+from highwater.dst.scenarios.replicated.properties import Properties
+from highwater.dst.sim.kernel import Client
+from highwater.impl.node_world import NodeWorld
+from highwater.impl.raft import members
+from highwater.impl.raft.entries import MEMBERS, Log
+from highwater.impl.raft.node import Done, Node
+from highwater.impl.raft.state import LEADER, LEARN, PROMOTE, REMOVE, State
+from highwater.traces.protocols.raft_membership_calls import CALLS
+
+CALL_MS = 400  # the operator waits so long for one change
+
+
+class ChangingProperties(Properties):
+    """The properties of a group whose members change. Who counts is read from the entries, and not from the states."""
+
+    def __init__(self, founders: tuple[str, ...], durable: Callable[[str], Log], covered: Callable[[str], int]):
+        super().__init__(founders, durable, covered)
+
+    def voters(self, leader: State) -> tuple[str, ...]:
+        """Return the voters by the last change in a leader's log. Entries that are there no more were committed."""
+        before = [self.committed[index].entry for index in range(1, leader.log.base_index + 1) if index in self.committed]
+        entries = (*before, *leader.log.entries)
+        return next((members.decoded(entry.body).voters for entry in reversed(entries) if entry.kind == MEMBERS), self.servers)
+
+
+class ChangingGroup(Group):
+    """The nodes of one run. The first ones began the group, and the others may join it."""
+
+    def __init__(self, actors: Actors):
+        super().__init__(actors)
+        self.first = self.names[:actors.shape.founders]
+        self.changes = actors.shape.changes  # that the operator still asks for
+        self.properties = ChangingProperties(self.first, self.properties.durable, self.properties.covered)
+
+    def founders(self, server: str) -> tuple[str, ...]:
+        return self.first if server in self.first else ()
+
+    def leader(self, server: str) -> str:
+        """Return the leader that the node of a server knows, or any other one: a server that has not joined knows none."""
+        known = super().leader(server)
+        nodes = [node for node in map(self.node, self.names) if node is not None]
+        return known or next((node.state.leader for node in nodes if node.state.leader), "")
+
+    def those_who_count(self, nodes: list[Node]) -> list[Node]:
+        """Return the members, by the latest leader. Without a leader that is all nodes, and they are not done."""
+        leaders = [node for node in nodes if node.state.role == LEADER]
+        if not leaders:
+            return nodes
+        latest = max(leaders, key=lambda node: node.state.term).state
+        return [node for node in nodes if node.state.me in (*latest.voters, *latest.learners)]
+
+    def works(self, client: Client, world: NodeWorld, number: int) -> dict[str, Coroutine[Any, Any, None]]:
+        return {"changer": self.change(client, world)} if number == 0 else {}
+
+    async def change(self, client: Client, world: NodeWorld) -> None:
+        """Now and then ask the leader to let a server join, count, or leave."""
+        actors = self.actors
+        me = Client(f"{client.name}/changer", of=client)
+        self.busy[client.name] += 1
+        while self.changes:
+            self.changes -= 1
+            await world.clock.sleep_ms(1 + actors.choose(me.sites["pause"], actors.shape.change_ms))
+            node = self.node(self.leader(client.name)) or self.open[client.name][0]
+            name = self.names[actors.choose(me.sites["server"], len(self.names))]
+            said = await said_by(CALLS, "change", world.clock.timeout(CALL_MS, node.change(self.what(node, name, me), name)),
+                                 index=index_of)
+            actors.tell(me, said.told, b"", keys=said.keys)
+        self.busy[client.name] -= 1
+
+    def what(self, node: Node, name: str, me: Client) -> str:
+        """Choose a change: a server that is no member can only join, and a voter only leave."""
+        if name in node.state.voters:
+            return REMOVE
+        if name in node.state.learners:
+            return (PROMOTE, PROMOTE, REMOVE)[self.actors.choose(me.sites["what"], 3)]
+        return LEARN
+
+
+def index_of(done: Done) -> str:
+    return str(done.index)

@@ -1,0 +1,122 @@
+"""Map the steps of Raft servers whose members change to the actions of model/protocols/raft_membership.py.
+
+The mapping is that of traces/protocols/raft.py, over a log whose entries may change the members:
+
+    a leader asks to make an entry durable    Change if it has other voters than those in force in its log; otherwise Propose
+    a commit index rose at another server     no action: some leader must have committed as much, with the same entries
+    a server starts again                     Restart; the members are those that its log has
+
+An entry that only adds or moves a learner changes no voters, so it is a Propose. A step says which voters its entries name.
+The bytes of these entries, on the disk and in messages, must say the same.
+"""
+
+from collections.abc import Iterable
+
+from highwater.model.protocols import raft as fixed
+from highwater.model.protocols import raft_membership
+from highwater.model.protocols.raft_membership import Constants, Members, Shared, led, members
+from highwater.traces.event import Event
+from highwater.traces.form import Keys
+from highwater.traces.protocols import raft
+from highwater.traces.protocols.raft import KEYS
+from highwater.traces.protocols.raft_membership_calls import CALLS, JUDGES
+from highwater.traces.protocols.replicated.members import voters_in
+from highwater.traces.protocols.replicated.servers import Known, Step
+from highwater.traces.refine import Refiner
+from highwater.traces.trace import refiner_without_witnesses
+
+NONE = fixed.Shared(frozenset(), frozenset(), (), frozenset(), (), 0, 0, 0, 0, 0, 0, frozenset(), frozenset())
+
+
+def constants(servers: int, founders: int) -> Constants:
+    """Return the constants of the model that traces of so many servers refine: without bounds. `founders`: the first members."""
+    return Constants(SERVERS=servers, START=founders, CANDIDATES=None, MAX_TERM=None, MAX_LOG=None, CHANGES=None, AHEAD=None,
+                     SEEN=None, INSTALLED=None, RESTARTS=None, TORN=None, LED=0)
+
+
+def refiner(c: Constants) -> Refiner:
+    return refiner_without_witnesses(raft_membership.model(c))
+
+
+def terms(log: raft_membership.Log) -> fixed.Log:
+    return tuple([term for term, _ in log])
+
+
+class Trace(raft.Trace):
+    """Refines the trace of a Raft group whose members change."""
+
+    calls, claims = CALLS, JUDGES
+
+    def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
+        super().__init__(refiner, namespace, skew_ms)
+        self.learned: dict[str, int] = {}  # server -> how much of its log is committed, as far as it knows
+        self.voters: dict[tuple[int, int], tuple[str, ...]] = {}  # index, term of a change -> the voters that it names
+        self.projected: tuple[Shared, fixed.Shared] | None = None  # the latest state, and what is in it without members
+
+    def facts(self) -> fixed.Shared:
+        """Return what the servers have sent and have on their disks, with the terms of the entries alone."""
+        s = self.refiner.shared()
+        if self.projected is None or self.projected[0] is not s:
+            self.projected = s, NONE._replace(
+                cands=frozenset([(t, who, terms(log)) for t, who, log in s.cands]), votes=s.votes, acks=s.acks,
+                leaders=tuple([(t, who, terms(log)) for t, who, log in s.leaders]),
+                logs=tuple([terms(log) for log in s.logs]), commits=s.commits)
+        return self.projected[1]
+
+    def _known_commit(self, me: str) -> int:
+        return self.learned.get(me, 0)
+
+    def _in_force(self, me: str) -> Members:
+        """Return the members that are in force for a leader."""
+        return members(self.refiner.model.constants, led(self.refiner.shared(), self.refiner.local(me).term))
+
+    def _is_quorum(self, me: str, others: list[str]) -> bool:
+        those = self._in_force(me)
+        return 2 * sum(self.refiner.index[name] in those for name in (me, *others)) > len(those)
+
+    def _match(self, me: str, entries: Iterable[tuple[int, int, bytes]]) -> None:
+        """Check also that a change names the voters that its leader said."""
+        entries = list(entries)
+        super()._match(me, entries)
+        for index, term, body in entries:
+            found = voters_in(body)
+            if found != self.voters.get((index, term)):
+                raise self._refused("LogMatching", f"{me} has {found and ', '.join(found)} as voters in entry {index} of term "
+                                    f"{term}, and its leader has said {self.voters.get((index, term))}")
+
+    def _checked(self, e: Event, step: Step) -> Known | None:
+        before = super()._checked(e, step)
+        for index, named in step.members:
+            save, voters = step.save, tuple(named)
+            if save is None or not save.first <= index < save.first + len(save.terms):
+                raise self._refused("Server.step", f"{e.client} changes the members in entry {index}, which it does not save")
+            if self.voters.setdefault((index, save.terms[index - save.first]), voters) != voters:
+                raise self._refused("LogMatching", f"{e.client} has other voters in entry {index} than a server has had")
+        return before
+
+    # --- one action
+
+    def _do(self, me: str, action: str, choices: tuple) -> None:
+        if action == "LearnCommit":
+            self._learn(me, *choices)
+            return
+        if action == "Restart":
+            self.learned[me] = 0
+            choices = ()
+        if action == "AdvanceCommit":
+            self.learned[me] = choices[0]
+        if action == "Propose":
+            s, term = self.refiner.shared(), self.refiner.local(me).term
+            named = self.voters.get((len(led(s, term)) + 1, term))
+            those = tuple(sorted(self.refiner.index[name] for name in named)) if named else ()
+            if those and those != self._in_force(me):
+                action, choices = "Change", (those, *choices)
+        super()._do(me, action, choices)
+
+    def _learn(self, me: str, n: int) -> None:
+        """Check that a server takes only what some leader has committed for committed."""
+        s = self.refiner.shared()
+        mine = s.logs[self.refiner.index[me]][:n]
+        if not any(n <= upto and led(s, t)[:n] == mine for t, upto in s.commits):
+            raise self._refused("Server.LearnCommit", f"{me} takes {n} entries for committed, and no leader has committed these")
+        self.learned[me] = n

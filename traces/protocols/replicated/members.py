@@ -1,0 +1,31 @@
+"""Safety: who counts is read from the bytes of the entries that change the members, and not from what a server says of them.
+
+The bytes are read here, and not by the server's code (impl/raft/members.py says what they mean).
+"""
+
+from struct import unpack_from
+
+VERSION, VOTER, LEARNER = 1, 1, 2
+CHANGE = 2  # the kind of an entry that changes the members
+
+
+def voters_in(entry: bytes) -> tuple[str, ...] | None:
+    """Return the voters that an entry names, sorted; None if it changes no members. `entry`: its kind and its content. Raises
+    ValueError for other bytes."""
+    if entry[:1] != bytes([CHANGE]):
+        return None
+    found: dict[int, list[str]] = {VOTER: [], LEARNER: []}
+    version, number = unpack_from(">BH", entry, 1) if len(entry) >= 4 else (0, 0)
+    at = 4
+    for _ in range(number):
+        role, size = unpack_from(">BH", entry, at) if len(entry) >= at + 3 else (0, 0)
+        name = entry[at + 3:at + 3 + size].decode()
+        at += 3 + size
+        of_address, = unpack_from(">H", entry, at) if len(entry) >= at + 2 else (len(entry),)
+        at += 2 + of_address
+        if role not in found:
+            break
+        found[role].append(name)
+    if version != VERSION or at != len(entry) or sum(map(len, found.values())) != number:
+        raise ValueError(f"an entry that changes the members, and names none: {entry[:40].hex()}")
+    return tuple(sorted(found[VOTER]))
