@@ -106,11 +106,6 @@ def after_two(state: State, given: Change) -> Members:
     return of
 
 
-def voter_at_once(state: State, given: Change) -> Members:
-    of = own_after(state, given)
-    return members.with_voter(of, given.name) if given.what == LEARN and given.name in of.learners else of
-
-
 # --- the node
 
 
@@ -158,7 +153,6 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "log_not_read": ("a restart forgets the changes in the log", stepping((in_force, "found", without_the_log))),
     "snapshot_members_not_installed": ("an installed snapshot leaves the members as they were", stepping(
         (in_force, "begun_anew", not_of_the_snapshot))),
-    "voter_at_once": ("a server votes as soon as it joins", stepping((membership, "after", voter_at_once))),
     "only_voters_stand": ("a server that an uncommitted change removes does not stand for election", stepping(
         (in_force, "may_stand", is_voter))),
 }

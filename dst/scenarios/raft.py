@@ -133,7 +133,7 @@ async def server(actors: Actors, client: Client, world: NodeWorld, number: int, 
         works = {f"caller{n}": caller(actors, client, world, f"{number}.{n}") for n in range(shape.callers)}
         works |= {f"reader{n}": reader(actors, client, world, n, read or read_in_time) for n in range(shape.readers)}
     works |= {"operator": operator(actors, client, world)} if number == 0 and group.transfers else {}
-    works |= group.works(client, world, number)
+    works |= group.tasks(client, world, number)
     callers = [world.clock.spawn(each, name) for name, each in works.items()]
     while not group.is_done():
         await world.clock.sleep_ms(TICK_MS)

@@ -1,7 +1,7 @@
 """Simulate a group of nodes of impl/raft whose members change, one server at a time, under faults of disks and network.
 
-The nodes and their callers are the scenario raft's. An operator asks the leader to let servers join as learners, be voters, and
-leave; any server may, the leader as well. traces/protocols/raft_membership.py judges each step of each node.
+The nodes and their callers are the scenario raft's. Operators ask the leader to let servers join as learners, be voters, and
+leave: any server, also the leader. traces/protocols/raft_membership.py judges each step of each node.
 """
 
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class Shape(raft.Shape):
     servers: int = 4
     founders: int = 3  # of the servers: the first ones begin the group
     proposals: int = 3
-    changes: int = 6  # that the operator asks for
-    change_ms: int = 200  # between two of them, at most
+    changes: int = 6  # that the operators ask for
+    change_ms: int = 200  # between two of them, at most; and so long an operator waits for one
 
 
 MOST = {"servers": 6, "proposals": 8, "callers": 2, "readers": 2}
@@ -70,10 +70,10 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
         if e.kind != "step":
             continue
         step = step_of(e.body)
-        if step.members:
-            latest[e.client] = step.members[-1]
-            sizes.add(len(step.members[-1][1]))
-            if step.role == "leader" and e.client not in step.members[-1][1]:
+        if step.changes:
+            latest[e.client] = step.changes[-1]
+            sizes.add(len(step.changes[-1][1]))
+            if step.role == "leader" and e.client not in step.changes[-1][1]:
                 found.add("leader removes itself")
         elif step.save and step.save.terms and step.save.first <= latest.get(e.client, (0,))[0]:
             found.add("change undone")

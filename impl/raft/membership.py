@@ -70,6 +70,8 @@ def reason_to_refuse(state: State, given: Change) -> str:
         return OWN_TERM_UNCOMMITTED
     if in_force.is_open(state):
         return CHANGE_UNDER_WAY
+    if state.me not in state.voters:
+        return NOT_LEADER  # any more, with its next tick
     if given.what == PROMOTE and given.name in state.learners:
         return "" if has_caught_up(state, given.name) else NOT_CAUGHT_UP
     if given.what == PROMOTE and given.name not in state.voters:

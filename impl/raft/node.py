@@ -432,7 +432,9 @@ class Node:
     # --- snapshots
 
     def _snapshot_is_due(self) -> bool:
-        return self.applied - self.snapshot.index >= self.options.snapshot_entries
+        """Tell whether enough was applied. A node that joined knows no members before the change that let it join."""
+        return (self.applied - self.snapshot.index >= self.options.snapshot_entries
+                and bool(in_force.at(self.state, self.applied).members.voters))
 
     async def _make_snapshot(self) -> None:
         """Make what is applied a durable snapshot, verify it, and only then forget entries."""

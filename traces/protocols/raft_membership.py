@@ -7,7 +7,8 @@ The mapping is that of traces/protocols/raft.py, over a log whose entries may ch
     a server starts again                     Restart; the members are those that its log has
 
 An entry that only adds or moves a learner changes no voters, so it is a Propose. A step says which voters its entries name.
-The bytes of these entries, on the disk and in messages, must say the same.
+The bytes of these entries, on the disk and in messages, must say the same. It also says which voters are in force once it has
+changed the log: they must be those of the last change there. A snapshot must have the members that are in force at its entry.
 """
 
 from collections.abc import Iterable
@@ -17,10 +18,12 @@ from highwater.model.protocols import raft_membership
 from highwater.model.protocols.raft_membership import Constants, Members, Shared, led, members
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
+from highwater.traces.machines import OK, Files
 from highwater.traces.protocols import raft
 from highwater.traces.protocols.raft import KEYS
 from highwater.traces.protocols.raft_membership_calls import CALLS, JUDGES
-from highwater.traces.protocols.replicated.members import voters_in
+from highwater.traces.protocols.replicated.log import SINK
+from highwater.traces.protocols.replicated.members import voters_in, voters_of_snapshot
 from highwater.traces.protocols.replicated.servers import Known, Step
 from highwater.traces.refine import Refiner
 from highwater.traces.trace import refiner_without_witnesses
@@ -86,13 +89,54 @@ class Trace(raft.Trace):
 
     def _checked(self, e: Event, step: Step) -> Known | None:
         before = super()._checked(e, step)
-        for index, named in step.members:
+        for index, named in step.changes:
             save, voters = step.save, tuple(named)
             if save is None or not save.first <= index < save.first + len(save.terms):
                 raise self._refused("Server.step", f"{e.client} changes the members in entry {index}, which it does not save")
             if self.voters.setdefault((index, save.terms[index - save.first]), voters) != voters:
                 raise self._refused("LogMatching", f"{e.client} has other voters in entry {index} than a server has had")
         return before
+
+    def _steps(self, me: str, before: Known | None, step: Step) -> None:
+        super()._steps(me, before, step)
+        if step.found is None and not (step.save and (step.save.terms or step.save.base)):
+            return
+        named = tuple(sorted(self.refiner.index[name] for name in step.voters))
+        log, c = self._in_memory(me), self.refiner.model.constants
+        if not named and self.refiner.index[me] >= c.START and not any(those for _, those in log):
+            return  # it did not begin the group, and knows no members before the first change
+        if named != members(c, log):
+            raise self._refused("Server.members", f"{me} takes {', '.join(step.voters) or 'nobody'} for the voters, and its log "
+                                f"has others: {log}")
+
+    def _on_disk(self, e: Event, me: str, before: Files) -> None:
+        super()._on_disk(e, me, before)
+        content = before.get(e.key) if (e.op, e.key, e.status) == ("rename", SINK, OK) else None
+        if content is None:
+            return
+        index, voters = voters_of_snapshot(content)
+        s = self.refiner.shared()
+        term = max((t for t, n in s.commits if n >= index), default=0)
+        if not term or tuple(sorted(self.refiner.index[name] for name in voters)) != members(
+                self.refiner.model.constants, led(s, term)[:index]):
+            raise self._refused("Server.members", f"{me} writes a snapshot up to entry {index} with the voters "
+                                f"{', '.join(voters) or 'nobody'}, and the log has others there")
+
+    def _in_memory(self, me: str) -> raft_membership.Log:
+        """Return a server's log in memory: that of its disk, after the saves that are under way."""
+        s = self.refiner.shared()
+        log = s.logs[self.refiner.index[me]]
+        for save in self.waiting.get(me, ()):
+            if save.base:
+                term = max((t for t, n in s.commits if n >= save.base[0]), default=0)
+                log = led(s, term)[:save.base[0]] if term else ()
+            if save.base or save.terms:
+                entries = [(term, self._named(index, term)) for index, term in enumerate(save.terms, save.first)]
+                log = (*log[:save.first - 1], *entries)
+        return log
+
+    def _named(self, index: int, term: int) -> Members:
+        return tuple(sorted(self.refiner.index[name] for name in self.voters.get((index, term), ())))
 
     # --- one action
 
@@ -106,9 +150,8 @@ class Trace(raft.Trace):
         if action == "AdvanceCommit":
             self.learned[me] = choices[0]
         if action == "Propose":
-            s, term = self.refiner.shared(), self.refiner.local(me).term
-            named = self.voters.get((len(led(s, term)) + 1, term))
-            those = tuple(sorted(self.refiner.index[name] for name in named)) if named else ()
+            term = self.refiner.local(me).term
+            those = self._named(len(led(self.refiner.shared(), term)) + 1, term)
             if those and those != self._in_force(me):
                 action, choices = "Change", (those, *choices)
         super()._do(me, action, choices)

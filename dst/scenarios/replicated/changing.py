@@ -11,10 +11,10 @@ from highwater.impl.node_world import NodeWorld
 from highwater.impl.raft import members
 from highwater.impl.raft.entries import MEMBERS, Log
 from highwater.impl.raft.node import Done, Node
-from highwater.impl.raft.state import LEADER, LEARN, PROMOTE, REMOVE, State
+from highwater.impl.raft.state import LEADER, LEARN, PROMOTE, REMOVE, Save, State
 from highwater.traces.protocols.raft_membership_calls import CALLS
 
-CALL_MS = 400  # the operator waits so long for one change
+OPERATORS = 2  # who change the members: as many machines have one
 
 
 class ChangingProperties(Properties):
@@ -31,7 +31,7 @@ class ChangingProperties(Properties):
 
 
 class ChangingGroup(Group):
-    """The nodes of one run. The first ones began the group, and the others may join it."""
+    """The nodes of one run. The first ones began the group, and the others may join it. Two operators do not know each other."""
 
     def __init__(self, actors: Actors):
         super().__init__(actors)
@@ -48,6 +48,12 @@ class ChangingGroup(Group):
         nodes = [node for node in map(self.node, self.names) if node is not None]
         return known or next((node.state.leader for node in nodes if node.state.leader), "")
 
+    def members_of(self, after: State, save: Save | None, restarts: bool) -> tuple[tuple, tuple]:
+        changes = () if save is None else tuple([
+            (index, members.decoded(entry.body).voters) for index, entry in enumerate(save.entries, save.first_index)
+            if entry.kind == MEMBERS])
+        return changes, after.voters if restarts or (save and (save.entries or save.base)) else ()
+
     def those_who_count(self, nodes: list[Node]) -> list[Node]:
         """Return the members, by the latest leader. Without a leader that is all nodes, and they are not done."""
         leaders = [node for node in nodes if node.state.role == LEADER]
@@ -56,8 +62,8 @@ class ChangingGroup(Group):
         latest = max(leaders, key=lambda node: node.state.term).state
         return [node for node in nodes if node.state.me in (*latest.voters, *latest.learners)]
 
-    def works(self, client: Client, world: NodeWorld, number: int) -> dict[str, Coroutine[Any, Any, None]]:
-        return {"changer": self.change(client, world)} if number == 0 else {}
+    def tasks(self, client: Client, world: NodeWorld, number: int) -> dict[str, Coroutine[Any, Any, None]]:
+        return {"changer": self.change(client, world)} if number < OPERATORS else {}
 
     async def change(self, client: Client, world: NodeWorld) -> None:
         """Now and then ask the leader to let a server join, count, or leave."""
@@ -69,8 +75,8 @@ class ChangingGroup(Group):
             await world.clock.sleep_ms(1 + actors.choose(me.sites["pause"], actors.shape.change_ms))
             node = self.node(self.leader(client.name)) or self.open[client.name][0]
             name = self.names[actors.choose(me.sites["server"], len(self.names))]
-            said = await said_by(CALLS, "change", world.clock.timeout(CALL_MS, node.change(self.what(node, name, me), name)),
-                                 index=index_of)
+            call = world.clock.timeout(actors.shape.change_ms, node.change(self.what(node, name, me), name))
+            said = await said_by(CALLS, "change", call, index=index_of)
             actors.tell(me, said.told, b"", keys=said.keys)
         self.busy[client.name] -= 1
 

@@ -14,9 +14,8 @@ from highwater.dst.sim.kernel import Client
 from highwater.dst.world.folder import Folder
 from highwater.dst.world.store import NEW
 from highwater.impl.node_world import NodeWorld
-from highwater.impl.raft import members
 from highwater.impl.raft.core import Step
-from highwater.impl.raft.entries import MEMBERS, last_index
+from highwater.impl.raft.entries import last_index
 from highwater.impl.raft.faults import NodeStopped
 from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.messages import Appended
@@ -52,9 +51,13 @@ class Group:
         """Return the leader, as far as the node of a server knows it."""
         return self.open[server][0].state.leader
 
-    def works(self, client: Client, world: NodeWorld, number: int) -> dict[str, Coroutine[Any, Any, None]]:
+    def tasks(self, client: Client, world: NodeWorld, number: int) -> dict[str, Coroutine[Any, Any, None]]:
         """Return further tasks on the machine of a server, by their names."""
         return {}
+
+    def members_of(self, after: State, save: Save | None, restarts: bool) -> tuple[tuple, tuple]:
+        """Return the changes of the members in a step's save, and the voters that are in force: () if they never change."""
+        return (), ()
 
     def those_who_count(self, nodes: list[Node]) -> list[Node]:
         """Return the nodes that must have the same in the end."""
@@ -137,16 +140,10 @@ class Group:
             after.durable.number if after.durable.number != before.durable.number else 0, agreed,
             (given.term, given.vote, (given.log.base_index, given.log.base_term),
              tuple([entry.term for entry in given.log.entries])) if isinstance(given, Restart) else None, reads,
-            changes_in(save) if save else ()))
+            *self.members_of(after, save, restarts)))
         self.machines.observe(NEW(Event, (self.actors.kernel.now_ms, 0, server, "step", name_of(given), "", "", 0, "", body, (),
                                           False, True, False)))
         self.properties.check(before, after, 1 if restarts else save and save.first_index)
-
-
-def changes_in(save: Save) -> tuple[tuple[int, tuple[str, ...]], ...]:
-    """Return the changes of the members that a save has, each by its index and its voters."""
-    return tuple([(index, members.decoded(entry.body).voters) for index, entry in enumerate(save.entries, save.first_index)
-                  if entry.kind == MEMBERS])
 
 
 def name_of(given: Input) -> str:

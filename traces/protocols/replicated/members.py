@@ -3,9 +3,10 @@
 The bytes are read here, and not by the server's code (impl/raft/members.py says what they mean).
 """
 
-from struct import unpack_from
+from struct import Struct, error, unpack_from
 
 VERSION, VOTER, LEARNER = 1, 1, 2
+SNAPSHOT, WITH_MEMBERS = Struct(">8sHQQH"), 2  # a snapshot's head; the version of one that has the body of a change
 CHANGE = 2  # the kind of an entry that changes the members
 
 
@@ -29,3 +30,19 @@ def voters_in(entry: bytes) -> tuple[str, ...] | None:
     if version != VERSION or at != len(entry) or sum(map(len, found.values())) != number:
         raise ValueError(f"an entry that changes the members, and names none: {entry[:40].hex()}")
     return tuple(sorted(found[VOTER]))
+
+
+def voters_of_snapshot(data: bytes) -> tuple[int, tuple[str, ...]]:
+    """Return the index of a snapshot's last entry, and its voters, sorted. Raises ValueError for other bytes."""
+    try:
+        _, version, index, _, number = SNAPSHOT.unpack_from(data)
+        if version == WITH_MEMBERS:
+            return index, voters_in(bytes([CHANGE]) + data[SNAPSHOT.size:SNAPSHOT.size + number]) or ()
+        at, voters = SNAPSHOT.size, list[str]()
+        for _ in range(number):
+            size, = unpack_from(">H", data, at)
+            voters.append(data[at + 2:at + 2 + size].decode())
+            at += 2 + size
+    except error as problem:
+        raise ValueError(f"a snapshot that cannot be read: {problem}") from problem
+    return index, tuple(sorted(voters))

@@ -51,7 +51,8 @@ class Step(NamedTuple):
     agreed: int  # up to which index it told the leader of its term that their logs agree; 0: it told nothing
     found: tuple[int, str, tuple[int, int], tuple[int, ...]] | None  # a restart: term, vote, base, terms
     reads: tuple = ()  # what it did for reads: traces/protocols/consistent_read.py
-    members: tuple = ()  # changes among the entries of its save, each (index, voters): traces/protocols/raft_membership.py
+    changes: tuple = ()  # of the members, in its save, each (index, voters): traces/protocols/raft_membership.py
+    voters: tuple = ()  # that are in force after it, if it restarts or changes the log; of the same
 
 
 class Known(NamedTuple):
