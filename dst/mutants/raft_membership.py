@@ -10,7 +10,7 @@ from highwater.dst.mutants.raft import node_of, step_with, stepping
 from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.raft import Impl
 from highwater.impl.node_world import NodeWorld
-from highwater.impl.raft import core, elections, in_force, members, membership, reads, replication
+from highwater.impl.raft import core, elections, in_force, members, membership, replication
 from highwater.impl.raft.entries import MEMBERS, NOOP, Entry
 from highwater.impl.raft.machine import Machine
 from highwater.impl.raft.members import Configuration, Members
@@ -141,7 +141,6 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "in_force_at_commit": ("a change is in force once it is committed", stepping_by(in_force_at_commit)),
     "never_undone": ("a change whose entry is cut stays in force", stepping((in_force, "changed", never_undone))),
     "learner_commits": ("learners count for commits", stepping((replication, "of_voters", all_of))),
-    "learner_confirms": ("learners count for reads", stepping((reads, "of_voters", all_of))),
     "learner_elects": ("learners are asked for their votes, and count", stepping(
         (elections, "others", with_learners), (elections, "counted", servers_of))),
     "learner_stands": ("a learner stands for election", stepping((in_force, "may_stand", also_learners))),
@@ -149,12 +148,22 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "removed_counts_itself": ("a candidate that is removed counts its own vote", stepping((elections, "counted", servers_of))),
     "snapshot_of_the_beginning": ("a snapshot has the members of the beginning", node_of(MembersOfTheBeginning)),
     "snapshot_of_the_end": ("a snapshot has the members at the end of the log", node_of(MembersOfTheLog)),
-    "snapshot_members_not_read": ("a restart forgets the members of the snapshot", stepping((in_force, "found", of_the_beginning))),
+    "snapshot_members_not_read": ("a restart forgets the members of the snapshot",
+                                  stepping((in_force, "found", of_the_beginning))),
     "log_not_read": ("a restart forgets the changes in the log", stepping((in_force, "found", without_the_log))),
     "snapshot_members_not_installed": ("an installed snapshot leaves the members as they were", stepping(
         (in_force, "begun_anew", not_of_the_snapshot))),
     "only_voters_stand": ("a server that an uncommitted change removes does not stand for election", stepping(
         (in_force, "may_stand", is_voter))),
 }
-ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+MODEL = ("refinement:Server.", "refinement:message")
+ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
+    **dict.fromkeys(("own_term_uncommitted", "two_at_once", "two_servers"), (("refinement:Server.Change",), ())),
+    **dict.fromkeys(("learner_stands", "removed_stands"), (("refinement:Server.Timeout",), ())),
+    **dict.fromkeys(("snapshot_of_the_beginning", "snapshot_of_the_end", "snapshot_members_not_read", "log_not_read",
+                     "snapshot_members_not_installed", "in_force_at_commit", "never_undone"), (("refinement:Server.members",), ())),
+    "learner_commits": (("refinement:Server.AdvanceCommit",), ()),
+    **dict.fromkeys(("learner_elects", "removed_counts_itself"), (MODEL, ())),
+    "only_voters_stand": (("liveness:Server",), ("liveness:Server",)),
+}
 MUTANTS = Mutants(BUILDS, ORACLES)

@@ -47,7 +47,8 @@ def trace_of(shape: Shape) -> Trace:
 
 def trace_options(shape: Shape) -> list[str]:
     """Return the options of `trace check`: how many servers there are, and how many of them begin the group."""
-    told = [f"{name}={getattr(shape, name)}" for name in ("servers", "founders") if getattr(shape, name) != getattr(Shape(), name)]
+    given, usual = {"servers": shape.servers, "founders": shape.founders}, Shape()
+    told = [f"{name}={value}" for name, value in given.items() if value != getattr(usual, name)]
     return [f"--shape {','.join(told)}"] if told else []
 
 

@@ -29,7 +29,8 @@ app.add_typer(store.app, name="store", help="probe: test a store for every guara
 app.add_typer(admin.app, name="admin", help="inspect | history | check | gc | checkpoint | clone | project | union | detach | "
                                             "destroy: for SlateDB databases in a folder or a bucket")
 app.add_typer(db.app, name="db", help="get | scan | dump-sst | dump-wal: rows of a SlateDB database, read without SlateDB")
-app.add_typer(raft.app, name="raft", help="serve | status | transfer | check: a replicated cluster of processes")
+app.add_typer(raft.app, name="raft", help="serve | status | transfer | join | leave | rejoin | recover | check: a replicated "
+              "cluster of processes")
 app.add_typer(campaign.app, name="campaign", help="run | resume | status | report | triage | sql | views: many seeds, "
                                                            "on Spark or local processes")
 

@@ -1,11 +1,12 @@
-"""highwater raft: serve one node of a replicated cluster, ask how the nodes are, hand leadership over, check a folder."""
+"""highwater raft: serve one node of a replicated cluster, look after the cluster and its members, check a folder."""
 
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.table import Table
@@ -14,9 +15,12 @@ from highwater.cli.console import console, refuse
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE, SAFETY
 from highwater.impl.errors import StoreError
 from highwater.impl.node_world import DiskFailed, DiskFull
-from highwater.impl.raft.faults import Damaged
+from highwater.impl.raft.faults import Damaged, NoChange
 from highwater.impl.stores.certificates import BadCertificate, Files, Tls, loaded
 from highwater.impl.stores.stream_net import Address
+
+if TYPE_CHECKING:
+    from highwater.impl.stores.folder_disk import FolderDisk
 
 app = typer.Typer(no_args_is_help=True)
 Result = TypeVar("Result")
@@ -50,6 +54,8 @@ def serve_command(
                                              "stands for election")] = 100,
         snapshot_entries: Annotated[int, typer.Option("--snapshot-entries", min=1,
                                                       help="from one snapshot to the next")] = 10_000,
+        join: Annotated[bool, typer.Option("--join", help="begin as no member of a cluster that runs, and wait for `raft "
+                                           "join`")] = False,
         quiet: Annotated[bool, typer.Option("--quiet", help="log troubles only")] = False) -> None:
     """Run one node until SIGTERM or Ctrl-C. The exit code is 0 then, and 3 if its disk failed."""
     from highwater.cluster.server import OPTIONS, Settings, serve
@@ -65,7 +71,7 @@ def serve_command(
         refuse(f"node {node!r} is none of those in --nodes: {', '.join(known)}")
     options = OPTIONS._replace(tick_ms=tick_ms, snapshot_entries=snapshot_entries)
     settings = Settings(str(folder), node, known, service, cluster, address_of(listen) if listen else None,
-                        tls_of(authority, certificate, key), insecure, metrics, options)
+                        tls_of(authority, certificate, key), insecure, metrics, join, options)
     why = finish(serve(settings))
     if why:
         refuse(f"node {node!r} stopped: {why}", INCOMPLETE)
@@ -87,6 +93,12 @@ def status_command(nodes: Nodes, cluster: Cluster = "main", authority: Authority
         table.add_row(name, str(known[name]), answer["role"], str(answer["term"]), answer["leader"] or "unknown", *numbers, lag,
                       str(answer["clients"]))
     console.print(table)
+    members = {(*answer["voters"], "", *answer["learners"]): answer for answer in found.values()
+               if not isinstance(answer, StoreError)}
+    for answer in members.values():
+        learners = f"; learners {', '.join(answer['learners'])}" if answer["learners"] else ""
+        by = f", by node {answer['node']}" if len(members) > 1 else ""
+        console.print(f"voters {', '.join(answer['voters']) or 'unknown'}{learners}{by}", markup=False)
     leaders = {answer["leader"] for answer in found.values() if not isinstance(answer, StoreError)}
     if len(leaders) != 1 or "" in leaders or any(isinstance(answer, StoreError) for answer in found.values()):
         raise typer.Exit(INCOMPLETE)
@@ -119,6 +131,97 @@ async def transferred(nodes: dict[str, Address], cluster: str, tls: Tls | None, 
         await client.transfer(target)
 
 
+Waits = Annotated[float, typer.Option("--wait", min=1, help="seconds to wait until it is done")]
+
+
+@app.command("join")
+def join_command(node: Annotated[str, typer.Argument(help="who joins, and where the others dial it: NAME=HOST:PORT")],
+                 nodes: Nodes, cluster: Cluster = "main", wait: Waits = 60.0, authority: Authority = None,
+                 certificate: Certificate = None, key: Key = None) -> None:
+    """Let a node join that runs `raft serve --join`: it gets all entries first, and then votes. For a member: change where the
+    others dial it."""
+    name, address = member_of(node)
+    finish(joined(nodes_of(nodes), cluster, tls_of(authority, certificate, key), wait, name, address))
+    console.print(f"node {name} is a voter of cluster {cluster!r}", markup=False)
+
+
+@app.command("leave")
+def leave_command(name: Annotated[str, typer.Argument(help="the node that leaves")], nodes: Nodes, cluster: Cluster = "main",
+                  wait: Waits = 60.0, authority: Authority = None, certificate: Certificate = None, key: Key = None) -> None:
+    """Let a node leave the cluster, whether it runs or not. Stop it afterwards."""
+    finish(left(nodes_of(nodes), cluster, tls_of(authority, certificate, key), wait, name))
+    console.print(f"node {name} has left cluster {cluster!r}: stop it. With a new folder it must not come back under this name",
+                  markup=False)
+
+
+@app.command("rejoin")
+def rejoin_command(name: Annotated[str, typer.Argument(help="the node whose folder is lost")],
+                   node: Annotated[str, typer.Argument(help="the node that takes its place, under a new name: NAME=HOST:PORT")],
+                   nodes: Nodes, cluster: Cluster = "main", wait: Waits = 60.0, authority: Authority = None,
+                   certificate: Certificate = None, key: Key = None) -> None:
+    """Replace a node whose folder is lost by one with a new name, which runs `raft serve --join`."""
+    new, address = member_of(node)
+    if new == name:
+        refuse(f"node {name!r} must not come back under its name: its votes are lost with its folder; give the new one another")
+    finish(replaced(nodes_of(nodes), cluster, tls_of(authority, certificate, key), wait, name, (new, address)))
+    console.print(f"node {name} has left cluster {cluster!r}, and node {new} is a voter", markup=False)
+
+
+async def joined(nodes: dict[str, Address], cluster: str, tls: Tls | None, wait: float, name: str, address: Address) -> None:
+    """Let a node join, once it is seen to run."""
+    from highwater.cluster.client import Client
+
+    async with Client({name: address}, cluster, tls, limit_s=5.0) as client:
+        await client.status(name)
+    async with Client(nodes, cluster, tls, limit_s=wait) as client:
+        await client.join(name, address)
+
+
+async def left(nodes: dict[str, Address], cluster: str, tls: Tls | None, wait: float, name: str) -> None:
+    from highwater.cluster.client import Client
+
+    async with Client(nodes, cluster, tls, limit_s=wait) as client:
+        await client.leave(name)
+
+
+async def replaced(nodes: dict[str, Address], cluster: str, tls: Tls | None, wait: float, name: str,
+                   by: tuple[str, Address]) -> None:
+    """Let a node leave and another one join. One that has left already is no error: the call before may have ended here."""
+    try:
+        await left(nodes, cluster, tls, wait, name)
+    except NoChange:
+        pass
+    await joined(nodes, cluster, tls, wait, *by)
+
+
+@app.command("recover")
+def recover_command(
+        folder: Annotated[Path, typer.Argument(help="the folder of a node that does not run")],
+        cluster: Annotated[str, typer.Option("--cluster", help="the name of the new cluster")],
+        unsafe: Annotated[bool, typer.Option("--unsafe", help="do it: acknowledged entries may be lost")] = False) -> None:
+    """Make a node the only one of a new cluster, after a majority of its cluster was lost for ever."""
+    from highwater.cluster.check import NoFolder
+    from highwater.cluster.recover import recover, recoverable
+    from highwater.impl.stores.folder_disk import FolderDisk
+
+    if not folder.is_dir():
+        refuse(f"{folder} is no folder of a node")
+    try:
+        found = finish(with_disk(FolderDisk(folder), partial(recover if unsafe else recoverable, cluster=cluster)))
+    except NoFolder as error:
+        refuse(f"{folder}: {error}")
+    assert found.whose is not None
+    console.print(f"{folder}: node {found.node!r} of cluster {found.whose.cluster!r} has entries up to {found.last:,}, the "
+                  f"last of term {found.last_term:,}", markup=False)
+    console.print(f"lost: what was acknowledged after entry {found.last:,}, or in its place by a leader of a later term")
+    console.print(f"kept: all up to entry {found.last:,}, also what was never acknowledged")
+    if not unsafe:
+        refuse("nothing was changed. Take the folder with the highest term, and of these the one with the highest entry; "
+               "never start another node of the former cluster again; then give --unsafe")
+    console.print(f"node {found.node!r} is the only one of cluster {cluster!r} now. Start it with --cluster {cluster} --nodes "
+                  f"{found.node}=HOST:PORT, and let nodes with new names join", markup=False)
+
+
 @app.command("check")
 def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a node that does not run, or a copy")]) -> None:
     """Read a node's folder as its start would, and change nothing. The exit code is 10 if it is damaged."""
@@ -129,7 +232,7 @@ def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a n
     if not folder.is_dir() or not any(number_of(name) is not None for name in os.listdir(folder)):
         refuse(f"{folder} is no folder of a node: no segment of a log is in it")
     try:
-        found = finish(checked(FolderDisk(folder)))
+        found = finish(with_disk(FolderDisk(folder), checked))
     except NoFolder as error:
         refuse(f"{folder}: {error}")
     whose = f"node {found.node!r}" + (f" of cluster {found.whose.cluster!r}, nodes {', '.join(found.whose.voters)}"
@@ -148,6 +251,14 @@ def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a n
 
 
 # --- what the commands share
+
+
+async def with_disk(disk: "FolderDisk", work: Callable[["FolderDisk"], Coroutine[Any, Any, Result]]) -> Result:
+    """Work in a folder, and release it."""
+    try:
+        return await work(disk)
+    finally:
+        await disk.close()
 
 
 def finish(work: Coroutine[Any, Any, Result]) -> Result:
@@ -175,12 +286,17 @@ def nodes_of(text: str) -> dict[str, Address]:
     return nodes
 
 
+def member_of(text: str) -> tuple[str, Address]:
+    """Parse "4=host:port"."""
+    name, separator, place = text.strip().partition("=")
+    if not separator or not name:
+        refuse(f"{text!r} is no node: write NAME=HOST:PORT")
+    return name, address_of(place)
+
+
 def address_of(text: str) -> Address:
     """Parse "host:port" or "[host]:port"."""
-    host, separator, port = text.rpartition(":")
-    if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        refuse(f"bad address {text!r}: write HOST:PORT, with a port up to 65535")
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+    return Address.of(text) or refuse(f"bad address {text!r}: write HOST:PORT, with a port up to 65535")
 
 
 def tls_of(authority: str | None, certificate: str | None, key: str | None) -> Tls | None:

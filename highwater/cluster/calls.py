@@ -8,10 +8,13 @@ from struct import Struct, error
 
 from highwater.impl.errors import Definite, Indefinite, StoreError
 from highwater.impl.raft.faults import (
+    ChangeRefused,
     LeadershipLost,
+    NoChange,
     NodeStopped,
     NotLeader,
     NotRunning,
+    NotYet,
     NoVoter,
     QueueFull,
     TooLarge,
@@ -19,8 +22,8 @@ from highwater.impl.raft.faults import (
 )
 from highwater.impl.stores.frames import Malformed, texts_of, texts_to
 
-PROPOSE, QUERY, STATUS, TRANSFER = 1, 2, 3, 4
-KINDS = (PROPOSE, QUERY, STATUS, TRANSFER)
+PROPOSE, QUERY, STATUS, TRANSFER, CHANGE = 1, 2, 3, 4, 5
+KINDS = (PROPOSE, QUERY, STATUS, TRANSFER, CHANGE)
 HEAD = Struct(">QB")
 
 
@@ -35,7 +38,8 @@ class NoAnswerInTime(Indefinite):
 OK = 0
 OUTCOMES: dict[int, type[StoreError]] = {
     1: NotLeader, 2: TooLarge, 3: QueueFull, 4: NotRunning, 5: NoVoter, 6: BadRequest, 7: LeadershipLost, 8: NodeStopped,
-    9: TransferFailed, 10: NoAnswerInTime, 11: Definite, 12: Indefinite,
+    9: TransferFailed, 10: NoAnswerInTime, 11: Definite, 12: Indefinite, 13: NotYet,
+    14: NoChange, 15: ChangeRefused,
 }
 OF_ERROR = {kind: number for number, kind in OUTCOMES.items()}
 

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from highwater.cluster import calls
-from highwater.cluster.calls import PROPOSE, QUERY, STATUS, TRANSFER
+from highwater.cluster.calls import CHANGE, PROPOSE, QUERY, STATUS, TRANSFER
 from highwater.impl.errors import Definite, Indefinite, StoreError
 from highwater.impl.raft import wire
-from highwater.impl.raft.faults import NotLeader
+from highwater.impl.raft.faults import NoChange, NotLeader, NotYet
+from highwater.impl.raft.state import LEARN, PROMOTE, REMOVE
 from highwater.impl.stores import frames
 from highwater.impl.stores.certificates import Tls, reason
 from highwater.impl.stores.frames import CLIENT, HandshakeRefused, Hello, Malformed
@@ -169,13 +170,50 @@ class Client:
 
     async def transfer(self, target: str) -> None:
         """Let the node `target` lead. Raises NotLeader, NoVoter, TransferFailed, Unreachable, Indefinite."""
-        for name in self._in_order():
-            if leader := await self._leader_of(name):
-                break
-        else:
-            raise Unreachable("no node that can be reached knows a leader: look at the status of the nodes")
+        leader = await self._find_leader()
         if leader != target:
             await self._ask(leader, TRANSFER, target.encode())
+
+    async def join(self, name: str, address: Address) -> None:
+        """Let a node join that runs at `address`: as a learner, and as a voter once it has caught up. A node that is a member
+        is dialled at `address` from now on. Raises NotYet if it has not caught up in time, ChangeRefused, Unreachable,
+        Indefinite; the same call again goes on.
+        """
+        try:
+            await self._change(LEARN, name, str(address))
+        except NoChange:
+            pass  # it is a member
+        try:
+            await self._change(PROMOTE, name)
+        except NoChange:
+            pass  # it votes
+
+    async def leave(self, name: str) -> None:
+        """Let a node leave. Raises NoChange if it is no member, NotYet, ChangeRefused, Unreachable, Indefinite."""
+        await self._change(REMOVE, name)
+
+    async def _change(self, what: str, name: str, address: str = "") -> None:
+        """Ask the leader for a change, and ask again while it cannot make it yet."""
+        end = asyncio.get_running_loop().time() + self.limit_s
+        body = frames.texts_to((what, name, address))
+        while True:
+            try:
+                await self._ask(await self._find_leader(), CHANGE, body)
+                return
+            except (NotLeader, NotYet, Unreachable) as error:
+                trouble = error
+            if asyncio.get_running_loop().time() > end:
+                raise trouble
+            await asyncio.sleep(RETRY_S)
+
+    async def _find_leader(self) -> str:
+        """Return the first leader that a node tells. Raises Unreachable."""
+        for name in self._in_order():
+            if leader := await self._leader_of(name):
+                if leader not in self.nodes:
+                    raise Unreachable(f"node {leader!r} leads, and its address was not given: name all nodes of the cluster")
+                return leader
+        raise Unreachable("no node that can be reached knows a leader: look at the status of the nodes")
 
     async def _leader_of(self, name: str) -> str:
         try:

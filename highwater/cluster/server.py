@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from highwater.cluster import calls, status
-from highwater.cluster.calls import PROPOSE, QUERY, STATUS, TRANSFER, BadRequest, NoAnswerInTime
+from highwater.cluster.calls import CHANGE, PROPOSE, QUERY, STATUS, TRANSFER, BadRequest, NoAnswerInTime
+from highwater.cluster.members import following_members
 from highwater.cluster.metrics import serving_metrics
 from highwater.cluster.service import Service
 from highwater.impl.errors import StoreError, TaskCancelled, TimedOut
@@ -22,10 +23,10 @@ from highwater.impl.raft import core, identity, wire
 from highwater.impl.raft.faults import QueueFull
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.node import Node, Options
-from highwater.impl.raft.state import Config
+from highwater.impl.raft.state import LEARN, PROMOTE, REMOVE, Config
 from highwater.impl.stores.certificates import Tls, check_encrypted
 from highwater.impl.stores.folder_disk import FolderDisk
-from highwater.impl.stores.frames import framed, read_frame
+from highwater.impl.stores.frames import Malformed, framed, read_frame, texts_of
 from highwater.impl.stores.node_system import SystemSignals
 from highwater.impl.stores.stream_net import USUAL as USUAL_LIMITS
 from highwater.impl.stores.stream_net import Address, Identity, Limits, StreamNet
@@ -50,6 +51,7 @@ class Settings(NamedTuple):
     tls: Tls | None = None
     insecure: bool = False
     metrics_port: int | None = None  # None: none; of the loopback address
+    join: bool = False  # it begins as no member, and waits until an operator lets it join
     options: Options = OPTIONS
     limits: Limits = USUAL_LIMITS
     version: int = wire.VERSION
@@ -135,8 +137,21 @@ class Server:
         if kind == TRANSFER:
             await self.node.transfer(body.decode())
             return b""
+        if kind == CHANGE:
+            return str((await self.node.change(*change_of(body))).index).encode()
         assert kind == STATUS
         return json.dumps(self.status()).encode()
+
+
+def change_of(body: bytes) -> tuple[str, str, str]:
+    """Return what is to be done with which member, and where it is dialled. Raises BadRequest."""
+    try:
+        what, name, address = texts_of(body, 3)
+    except Malformed as error:
+        raise BadRequest(str(error)) from None
+    if what not in (LEARN, PROMOTE, REMOVE) or not name or (what == LEARN) != (Address.of(address) is not None):
+        raise BadRequest(f"{what!r} of {name!r} at {address!r} is no change of the members")
+    return what, name, address
 
 
 @asynccontextmanager
@@ -153,18 +168,19 @@ async def running(settings: Settings, disk: Disk | None = None, step: core.Step 
     counters = Counters()
     folder = FolderDisk(settings.folder)
     timed = status.timed(disk or folder, counters, time.perf_counter)
-    mine = FolderIdentity(settings.cluster, settings.node, tuple(sorted(settings.nodes)))
+    mine = FolderIdentity(settings.cluster, settings.node, () if settings.join else tuple(sorted(settings.nodes)))
     others = {name: address for name, address in settings.nodes.items() if name != settings.node}
-    net = StreamNet(Identity(settings.cluster, settings.node, settings.version, Ulids().new_id()), others, counters,
+    net = StreamNet(Identity(settings.cluster, settings.node, settings.version, Ulids().new_id(),
+                             str(settings.nodes[settings.node])), others, counters,
                     settings.tls, settings.limits)
     world = NodeWorld(timed, net, SystemClock(), SystemSignals(), Ulids(), counters)
     node = None
     try:
         await timed.lock()
         known = await identity.check(timed, mine)
-        node = await Node.open(world, settings.node, settings.nodes, settings.service.machine, settings.options,
-                               status.logging_roles(step))
-        if not known:
+        node = await Node.open(world, settings.node, (known or mine).voters, settings.service.machine, settings.options,
+                               following_members(status.logging_roles(step), net))
+        if known is None:
             await identity.write(timed, mine)
         server = Server(settings, node, net, counters)
         net.serve = server.serve

@@ -22,8 +22,8 @@ def of(node: Node, net: StreamNet, version: int) -> dict[str, Any]:
     state = node.state
     return {
         "node": state.me, "cluster": net.identity.cluster, "version": version, "role": state.role, "term": state.term,
-        "leader": state.leader, "voters": list(state.voters), "learners": list(state.learners), "last": last_index(state.log), "commit": state.commit,
-        "applied": node.applied, "snapshot": node.snapshot.index,
+        "leader": state.leader, "voters": list(state.voters), "learners": list(state.learners), "last": last_index(state.log),
+        "commit": state.commit, "applied": node.applied, "snapshot": node.snapshot.index,
         "lag": {follower.name: last_index(state.log) - follower.match_index for follower in state.followers},
         "uncommitted_bytes": state.uncommitted_bytes, "unwritten_saves": len(node.saves), "queued_frames": net.queued_frames(),
         "connected": sorted(link.peer for link in net.links.values() if link.is_connected), "clients": net.clients,

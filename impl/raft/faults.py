@@ -52,7 +52,11 @@ class NoVoter(Definite):
 
 
 class ChangeRefused(Definite):
-    """The leader does not take this change of the members, now or ever: the message says why."""
+    """The group cannot change in this way: the message says why."""
+
+
+class NotYet(Definite):
+    """The leader does not take this change of the members now: try again."""
 
 
 class NoChange(Definite):

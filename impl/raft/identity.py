@@ -1,7 +1,7 @@
-"""Safety: a node never goes on in the folder of another cluster, or with other voters than it began with.
+"""Safety: a node never goes on in the folder of another cluster, or begins with other voters than it did before.
 
-A folder's identity: a file of JSON that names the cluster, the node and the voters. It is written when the node is first opened
-there, before it says anything to others, and never changed.
+A folder's identity: a file of JSON that names the cluster, the node and the voters of the beginning. It is written when the
+node is first opened there, before it says anything to others. A node that joined later began with no voters.
 """
 
 import json
@@ -18,13 +18,13 @@ class FolderIdentity(NamedTuple):
 
     cluster: str
     node: str
-    voters: tuple[str, ...]  # sorted
+    voters: tuple[str, ...]  # sorted; () of a node that joined, or was recovered
 
 
-async def check(disk: Disk, mine: FolderIdentity) -> bool:
-    """Tell whether the folder has its identity. Changes nothing. Raises OtherNode, Damaged."""
+async def check(disk: Disk, mine: FolderIdentity) -> FolderIdentity | None:
+    """Return the folder's identity; None if it has none yet. Changes nothing. Raises OtherNode, Damaged."""
     if FILE not in await disk.names():
-        return False
+        return None
     found = decoded(await disk.read(FILE))
     if found.cluster != mine.cluster:
         raise OtherNode(f"{FILE}: the folder is of cluster {found.cluster!r}, and this node was given {mine.cluster!r}: give "
@@ -32,10 +32,11 @@ async def check(disk: Disk, mine: FolderIdentity) -> bool:
     if found.node != mine.node:
         raise OtherNode(f"{FILE}: the folder is of node {found.node!r}, and this is node {mine.node!r}: give the node its own "
                         "folder")
-    if found.voters != mine.voters:
+    if found.voters and mine.voters and found.voters != mine.voters:
         raise OtherNode(f"{FILE}: the nodes of the group are {', '.join(found.voters)}, and this node was given "
-                        f"{', '.join(mine.voters)}: two groups could lead at once; name the same nodes")
-    return True
+                        f"{', '.join(mine.voters)}: two groups could lead at once; name the same nodes; those that joined "
+                        "later are known from the log")
+    return found
 
 
 async def write(disk: Disk, mine: FolderIdentity) -> None:

@@ -20,6 +20,7 @@ from highwater.impl.raft.faults import (
     NodeStopped,
     NotLeader,
     NotRunning,
+    NotYet,
     NoVoter,
     OtherNode,
     OtherVersion,
@@ -90,12 +91,13 @@ class Options(NamedTuple):
 
 
 USUAL = Options()
-REFUSALS = {  # of a change -> what the caller is told
-    OWN_TERM_UNCOMMITTED: "the leader has committed no entry of its own term yet: try again soon",
-    CHANGE_UNDER_WAY: "an earlier change is not committed yet: try again soon",
-    NOT_CAUGHT_UP: "the learner lacks too many entries: try again later",
-    NO_LEARNER: "only a learner may become a voter, and this server is none: let it join first",
-    LAST_VOTER: "the last voter cannot leave",
+REFUSALS: dict[str, tuple[type[StoreError], str]] = {  # of a change -> what the caller is told
+    OWN_TERM_UNCOMMITTED: (NotYet, "the leader has committed no entry of its own term yet: try again soon"),
+    CHANGE_UNDER_WAY: (NotYet, "an earlier change is not committed yet: try again soon"),
+    NOT_CAUGHT_UP: (NotYet, "the learner lacks too many entries: try again later"),
+    NO_LEARNER: (ChangeRefused, "only a learner may become a voter, and this server is none: let it join first"),
+    LAST_VOTER: (ChangeRefused, "the last voter cannot leave"),
+    NO_CHANGE: (NoChange, "the members are so already"),
 }
 
 
@@ -247,17 +249,18 @@ class Node:
         """Change the members by one server, and return once that is committed and applied here.
 
         `what`: LEARN, PROMOTE or REMOVE of state.py. `address`: where a server that joins is dialled. Definite errors:
-        NotLeader, NoChange, ChangeRefused, NotRunning. Indefinite ones, after which the change may be made: LeadershipLost,
-        NodeStopped.
+        NotLeader, NotYet, NoChange, ChangeRefused, NotRunning. Indefinite ones, after which the change may be made:
+        LeadershipLost, NodeStopped.
         """
         self._check_running()
         waiter = Waiter(self.world.signals)
         outputs = self._step(Change(what, name, address), waiter)
         refused = next((output for output in outputs if isinstance(output, Refused)), None)
         if refused is not None:
-            if refused.why == NO_CHANGE:
-                raise NoChange(f"{name!r}: the members are so already")
-            raise ChangeRefused(f"{name!r}: {REFUSALS[refused.why]}") if refused.why in REFUSALS else self._refusal(refused, 0)
+            if refused.why not in REFUSALS:
+                raise self._refusal(refused, 0)
+            error, why = REFUSALS[refused.why]
+            raise error(f"{name!r}: {why}")
         await self._send(outputs)
         return await waiter.wait()
 

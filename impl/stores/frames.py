@@ -1,8 +1,9 @@
 """Safety: bytes of another program, of another version or cluster, or cut on the way are never taken for a message.
 
 Frames over asyncio's streams: u32 length and the body, big-endian. The first frame of a connection is a hello, which names the
-version, the purpose, the cluster, the sender and whom it takes the receiver for. The receiver answers with a welcome, or with
-the reason of its refusal, and then closes the connection. So it does after a frame that is longer than allowed, too.
+version, the purpose, the cluster, the sender, whom it takes the receiver for, and where the sender is dialled. The receiver
+answers with a welcome, or with the reason of its refusal, and then closes the connection. So it does after a frame that is
+longer than allowed, too.
 """
 
 import asyncio
@@ -36,6 +37,7 @@ class Hello(NamedTuple):
     sender: str  # a node's name; "" of a client
     to: str  # the node that the sender wants; "": any
     instance: str  # of the sender's process: two processes never have the same one
+    address: str = ""  # where a node is dialled; "" of a client
 
 
 class Welcome(NamedTuple):

@@ -39,6 +39,14 @@ class Address(NamedTuple):
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @classmethod
+    def of(cls, text: str) -> "Address | None":
+        """Parse "host:port" or "[host]:port"; None if it is neither."""
+        host, separator, port = text.rpartition(":")
+        if not separator or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+            return None
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
 
 class Identity(NamedTuple):
     """The name of a process, as it gives it to others."""
@@ -47,6 +55,7 @@ class Identity(NamedTuple):
     node: str
     version: int  # of the frames and of what is in them
     instance: str  # of this process
+    address: str = ""  # where others dial it
 
 
 class Limits(NamedTuple):
@@ -74,6 +83,7 @@ class Link:
         self.wake = asyncio.Event()
         self.is_connected = False
         self.told = ""  # the latest trouble that was logged
+        self.task: asyncio.Task[None] | None = None  # it runs
 
     def put(self, body: bytes) -> bool:
         """Queue a frame; tell whether there was room, and a connection."""
@@ -197,12 +207,28 @@ class StreamNet:
             raise AddressInUse(f"node {self.identity.node!r} cannot listen on {listen}: {reason(error)}: end the other "
                                "process, or take another port") from error
         for link in self.links.values():
-            self._spawn(link.run())
+            self._run(link)
 
-    def _spawn(self, work) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+    def _run(self, link: Link) -> None:
+        link.task = asyncio.get_running_loop().create_task(link.run())
+        self.tasks.add(link.task)
+        link.task.add_done_callback(self.tasks.discard)
+
+    def reach(self, peer: str, address: Address) -> None:
+        """Dial a peer at this address from now on."""
+        known = self.links.get(peer)
+        if peer == self.identity.node or (known is not None and known.address == address):
+            return
+        self.forget(peer)
+        self.links[peer] = Link(self, peer, address)
+        if self.server is not None:
+            self._run(self.links[peer])
+
+    def forget(self, peer: str) -> None:
+        """Dial a peer no more."""
+        link = self.links.pop(peer, None)
+        if link is not None and link.task is not None:
+            link.task.cancel()
 
     async def close(self) -> None:
         """Close all connections, and end all tasks."""
@@ -221,7 +247,7 @@ class StreamNet:
 
     def hello(self, purpose: str, to: str) -> Hello:
         mine = self.identity
-        return Hello(mine.version, purpose, mine.cluster, mine.node, to, mine.instance)
+        return Hello(mine.version, purpose, mine.cluster, mine.node, to, mine.instance, mine.address)
 
     def heard(self, peer: str, instance: str) -> None:
         """Note a connection with a peer's process. Raises HandshakeRefused if there is one with another process of its name."""
@@ -246,10 +272,12 @@ class StreamNet:
             if self.clients >= self.limits.clients:
                 raise HandshakeRefused(f"node {mine.node!r} serves {self.clients} connections already: try again later")
             return
-        if hello.purpose != PEER or hello.sender not in self.links:
+        known = self.links.get(hello.sender)
+        address = known.address if known is not None else Address.of(hello.address)
+        if hello.purpose != PEER or not hello.sender or address is None:
             raise HandshakeRefused(f"{hello.purpose} {hello.sender!r} is none of the nodes that node {mine.node!r} knows: "
                                    f"{', '.join(sorted(self.links))}")
-        host = self.links[hello.sender].address.host
+        host = address.host
         if self.tls and not names_host(writer.get_extra_info("peercert"), host):
             raise HandshakeRefused(f"the certificate does not name {host}, where node {hello.sender!r} is")
 
@@ -279,6 +307,8 @@ class StreamNet:
             self.check(hello, writer)
             if hello.purpose == PEER:
                 self.heard(hello.sender, hello.instance)
+                if hello.sender not in self.links and (address := Address.of(hello.address)) is not None:
+                    self.reach(hello.sender, address)  # a change of the members that this node has not heard of let it join
         except HandshakeRefused as error:
             frames.refuse(writer, str(error))
             with suppress(OSError):

@@ -83,8 +83,9 @@ def members(c: Constants, log: Log) -> Members:
 
 
 def may_stand(c: Constants, log: Log, me: int) -> bool:
-    """Tell whether a server is a member by its log, or was one before the last change, which may not be committed. Such a change
-    may be in its log alone. Then nobody else is elected, because it does not vote for a log that ends earlier."""
+    """Tell whether a server is a member by its log, or was one before the last change, which may not be committed.
+
+    Such a change may be in its log alone. Then nobody else is elected, because it does not vote for a log that ends earlier."""
     last_change = max((n for n, (_, those) in enumerate(log) if those), default=0)
     return me in members(c, log) or me in members(c, log[:last_change])
 
@@ -226,8 +227,8 @@ def advance_commit(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
 
 
 def install(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
-    """A server has a snapshot of the first n entries of a leader's log on its disk, in the place of a log without them, with the
-    members that are in force there. The entries are committed. The server acknowledges nothing, and its term may be a later one."""
+    """A server has a snapshot of the first n entries of a leader's log on its disk, in the place of a log without them, with
+    the members that are in force there. They are committed. The server acknowledges nothing, and its term may be later."""
     if below(s.installed, c.INSTALLED):
         s2 = s._replace(installed=one_more(s.installed, c.INSTALLED))
         for t, most in sorted(s.commits):

@@ -73,7 +73,8 @@ async def run(wanted: dict[str, Any]) -> str:
                                keep_entries=wanted["snapshot_entries"] // 2, segment_bytes=64 << 10)
     tls = certificates(Files(*wanted["tls"])) if wanted["tls"] else None
     settings = Settings(wanted["folder"], wanted["node"], nodes, loaded(wanted["machine"]), listen=Address(*wanted["listen"]),
-                        metrics_port=wanted["metrics"], options=options, tls=tls, version=wanted["version"])
+                        metrics_port=wanted["metrics"], options=options, tls=tls, version=wanted["version"],
+                        join=wanted["join"], cluster=wanted["cluster"])
     disk = (ForgetfulDisk if wanted["bug"] == "forgets" else FailingDisk)(wanted["folder"])
     if wanted["bug"] == "unconfirmed":
         server.Node.read = unconfirmed

@@ -33,12 +33,13 @@ class Cluster:
                  snapshot_entries: int = 400):
         self.folder, self.names, self.random = folder, tuple(names), Random(seed)
         self.options: dict[str, Any] = {"bug": bug, "tick_ms": tick_ms, "snapshot_entries": snapshot_entries,
-                                        "tls": None, "version": wire.VERSION}
+                                        "tls": None, "version": wire.VERSION, "cluster": "main"}
         self.addresses = {name: Address("127.0.0.1", free_port()) for name in names}
         self.metrics = {name: free_port() for name in names}
         self.proxies: dict[tuple[str, str], Proxy] = {}
         self.dialled: dict[tuple[str, str], Address] = {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.founders = self.names
         self.copiers: dict[str, threading.Thread] = {}
 
     async def open(self) -> None:
@@ -48,6 +49,25 @@ class Cluster:
                     proxy = Proxy(self.addresses[other], Random(self.random.random()))
                     self.proxies[one, other], self.dialled[one, other] = proxy, await proxy.start()
 
+    async def add(self, name: str) -> None:
+        """Start a process that is no member, and knows where the others are."""
+        self.names = (*self.names, name)
+        self.addresses[name], self.metrics[name] = Address("127.0.0.1", free_port()), free_port()
+        self.start(name)
+        await self.answers(name)
+
+    async def answers(self, name: str) -> None:
+        """Wait until a process answers."""
+        async with asyncio.timeout(LIMIT_S), self.client() as client:
+            while await status(client, name) is None:
+                await asyncio.sleep(0.02)
+
+    async def said_so(self, name: str, what: str) -> None:
+        """Wait until a process has said this."""
+        async with asyncio.timeout(LIMIT_S):
+            while what not in self.said(name):
+                await asyncio.sleep(0.02)
+
     async def close(self) -> None:
         for name in list(self.processes):
             await self.kill(name)
@@ -56,9 +76,11 @@ class Cluster:
 
     def start(self, *names: str) -> None:
         for name in names or self.names:
-            nodes = {other: self.dialled.get((name, other), self.addresses[other]) for other in self.names}
+            known = self.founders if name in self.founders else (*self.founders, name)
+            nodes = {other: self.dialled.get((name, other), self.addresses[other]) for other in known}
             wanted = {"parent": os.getpid(), "folder": str(self.folder / name), "node": name, "nodes": nodes,
-                      "machine": MACHINE, "listen": self.addresses[name], "metrics": self.metrics[name], **self.options}
+                      "machine": MACHINE, "listen": self.addresses[name], "metrics": self.metrics[name],
+                      "join": name not in self.founders, **self.options}
             command = [sys.executable, "-m", "tests.cluster.node", json.dumps(wanted)]
             process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.STDOUT)
@@ -103,7 +125,7 @@ class Cluster:
             resource.prlimit(self.processes[name].pid, resource.RLIMIT_FSIZE, (largest, largest))
 
     def client(self, limit_s: float = 5.0) -> Client:
-        return Client(self.addresses, limit_s=limit_s)
+        return Client(self.addresses, self.options["cluster"], limit_s=limit_s)
 
     async def leader(self) -> str:
         """Wait until a node leads that has committed something in its term, and all that run follow it."""

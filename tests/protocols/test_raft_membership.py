@@ -49,8 +49,8 @@ def test_with_a_safeguard_off_it_breaks_after_so_many_steps(off, changed, proper
 
 
 # Servers 0 and 1 lead terms 1 and 2 of {0, 1, 2, 3}. Each removes another one, and is with one more server a majority then.
-BUG = [(0, "Change", (0, 1, 2), True), (1, "Change", (0, 1, 3), True), (3, "Accept", 2, 1), (1, "AdvanceCommit", 1), (0, "Timeout"),
-       (0, "Timeout"), (2, "Grant", 3, 0), (0, "BecomeLeader")]
+BUG = [(0, "Change", (0, 1, 2), True), (1, "Change", (0, 1, 3), True), (3, "Accept", 2, 1), (1, "AdvanceCommit", 1),
+       (0, "Timeout"), (0, "Timeout"), (2, "Grant", 3, 0), (0, "BecomeLeader")]
 
 
 def test_the_bug_of_2015_loses_what_is_committed():
@@ -67,8 +67,8 @@ def test_the_bug_of_2015_loses_what_is_committed():
 def test_with_the_safeguard_the_second_leader_commits_an_entry_of_its_own_first_and_the_first_is_not_elected():
     with pytest.raises(AssertionError, match="Change"):
         followed(RIVALS, *BUG)
-    story = [(1, "Propose", True), (2, "Accept", 2, 1), (3, "Accept", 2, 1), (1, "AdvanceCommit", 1), (1, "Change", (0, 1, 3), True),
-             (3, "Accept", 2, 2), (1, "AdvanceCommit", 2), (0, "Timeout"), (0, "Timeout")]
+    story = [(1, "Propose", True), (2, "Accept", 2, 1), (3, "Accept", 2, 1), (1, "AdvanceCommit", 1),
+             (1, "Change", (0, 1, 3), True), (3, "Accept", 2, 2), (1, "AdvanceCommit", 2), (0, "Timeout"), (0, "Timeout")]
     constants = RIVALS._replace(MAX_LOG=2)
     state = followed(constants, *story)
     assert [label for label, _ in moves(model(constants), state) if label[1] == "Grant"] == []
@@ -119,8 +119,8 @@ def test_a_snapshot_carries_the_members():
 
 def test_a_change_that_its_leader_sent_before_its_own_sync_may_be_gone_after_a_restart():
     constants = Constants(SERVERS=3, AHEAD=1, RESTARTS=1)
-    state = followed(constants, (0, "Propose", True), (1, "Accept", 1, 1), (0, "AdvanceCommit", 1), (0, "Change", (0, 1), False),
-                     (0, "Restart"))
+    state = followed(constants, (0, "Propose", True), (1, "Accept", 1, 1), (0, "AdvanceCommit", 1),
+                     (0, "Change", (0, 1), False), (0, "Restart"))
     assert [members(constants, log) for log in state.shared.logs] == [(0, 1, 2)] * 3
 
 

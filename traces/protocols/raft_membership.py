@@ -32,7 +32,7 @@ NONE = fixed.Shared(frozenset(), frozenset(), (), frozenset(), (), 0, 0, 0, 0, 0
 
 
 def constants(servers: int, founders: int) -> Constants:
-    """Return the constants of the model that traces of so many servers refine: without bounds. `founders`: the first members."""
+    """Return the constants of the model that traces of so many servers refine, without bounds. `founders`: how many began."""
     return Constants(SERVERS=servers, START=founders, CANDIDATES=None, MAX_TERM=None, MAX_LOG=None, CHANGES=None, AHEAD=None,
                      SEEN=None, INSTALLED=None, RESTARTS=None, TORN=None, LED=0)
 
@@ -106,8 +106,8 @@ class Trace(raft.Trace):
         if not named and self.refiner.index[me] >= c.START and not any(those for _, those in log):
             return  # it did not begin the group, and knows no members before the first change
         if named != members(c, log):
-            raise self._refused("Server.members", f"{me} takes {', '.join(step.voters) or 'nobody'} for the voters, and its log "
-                                f"has others: {log}")
+            raise self._refused("Server.members", f"{me} takes {', '.join(step.voters) or 'nobody'} for the voters, and its "
+                                f"log has others: {log}")
 
     def _on_disk(self, e: Event, me: str, before: Files) -> None:
         super()._on_disk(e, me, before)
@@ -161,5 +161,5 @@ class Trace(raft.Trace):
         s = self.refiner.shared()
         mine = s.logs[self.refiner.index[me]][:n]
         if not any(n <= upto and led(s, t)[:n] == mine for t, upto in s.commits):
-            raise self._refused("Server.LearnCommit", f"{me} takes {n} entries for committed, and no leader has committed these")
+            raise self._refused("Server.LearnCommit", f"{me} takes {n} entries for committed that no leader has committed")
         self.learned[me] = n

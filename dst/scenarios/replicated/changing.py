@@ -27,11 +27,12 @@ class ChangingProperties(Properties):
         """Return the voters by the last change in a leader's log. Entries that are there no more were committed."""
         before = [self.committed[index].entry for index in range(1, leader.log.base_index + 1) if index in self.committed]
         entries = (*before, *leader.log.entries)
-        return next((members.decoded(entry.body).voters for entry in reversed(entries) if entry.kind == MEMBERS), self.servers)
+        bodies = [entry.body for entry in entries if entry.kind == MEMBERS]
+        return members.decoded(bodies[-1]).voters if bodies else self.servers
 
 
 class ChangingGroup(Group):
-    """The nodes of one run. The first ones began the group, and the others may join it. Two operators do not know each other."""
+    """The nodes of one run. The first ones began the group, and the others may join it. The operators know of no other."""
 
     def __init__(self, actors: Actors):
         super().__init__(actors)

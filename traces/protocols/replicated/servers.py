@@ -10,8 +10,8 @@ from typing import NamedTuple
 MESSAGES = ("PreVote", "PreVoteReply", "RequestVote", "Vote", "Append", "Appended", "Conflict", "Heartbeat", "HeartbeatReply",
             "InstallSnapshot", "ReadIndex", "ReadIndexReply", "TimeoutNow")
 RESTART = "Restart"
-INPUTS = (RESTART, "Tick", "Synced", "Propose", "Read", "TransferTo", "Change", "Campaign", "Compact", "Installed", "FetchFailed",
-          *MESSAGES)
+INPUTS = (RESTART, "Tick", "Synced", "Propose", "Read", "TransferTo", "Change", "Campaign", "Compact", "Installed",
+          "FetchFailed", *MESSAGES)
 CAUSES = {  # what a step may do -> the inputs that may cause it
     "stands for election": ("Tick", "Campaign", "PreVoteReply", "TimeoutNow"),
     "votes for another": ("RequestVote",),
