@@ -160,8 +160,9 @@ MODEL = ("refinement:Server.", "refinement:message")
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     **dict.fromkeys(("own_term_uncommitted", "two_at_once", "two_servers"), (("refinement:Server.Change",), ())),
     **dict.fromkeys(("learner_stands", "removed_stands"), (("refinement:Server.Timeout",), ())),
-    **dict.fromkeys(("snapshot_of_the_beginning", "snapshot_of_the_end", "snapshot_members_not_read", "log_not_read",
-                     "snapshot_members_not_installed", "in_force_at_commit", "never_undone"), (("refinement:Server.members",), ())),
+    **dict.fromkeys(("in_force_at_commit", "never_undone", "log_not_read"), (("refinement:Server.members",), ())),
+    **dict.fromkeys(("snapshot_of_the_beginning", "snapshot_of_the_end", "snapshot_members_not_read",
+                     "snapshot_members_not_installed"), (("refinement:Server.members",), ())),
     "learner_commits": (("refinement:Server.AdvanceCommit",), ()),
     **dict.fromkeys(("learner_elects", "removed_counts_itself"), (MODEL, ())),
     "only_voters_stand": (("liveness:Server",), ("liveness:Server",)),

@@ -44,10 +44,11 @@ ALSO = {  # protocol -> modules whose errors its table has, too
     "db_reader": ("db_reader_view", "checkpoints", "database_gc"),
     "clones": ("clones_manifest", "checkpoints", "destroy_mark"),
     "checkpoints": ("destroy_mark",), "destroy": ("checkpoints", "destroy_mark"),
-    **dict.fromkeys(("raft", "consistent_read", "log_snapshot", "metadata_fsm", "compaction_queue"), ("raft_faults",)),
+    **dict.fromkeys(("raft", "raft_membership", "consistent_read", "log_snapshot", "metadata_fsm", "compaction_queue"),
+                    ("raft_faults",)),
 }
 ROOMS = {  # of what is not in impl/protocols
-    **dict.fromkeys(("raft", "consistent_read", "log_snapshot"), "raft.node"), "raft_faults": "raft.faults",
+    **dict.fromkeys(("raft", "raft_membership", "consistent_read", "log_snapshot"), "raft.node"), "raft_faults": "raft.faults",
     **dict.fromkeys(("metadata_fsm", "compaction_queue"), "index.library")}
 # protocol -> modules whose calls its table has, too
 CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids"), "database_gc": ("database_gc_uploads",)}
@@ -153,7 +154,9 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
         "compact": "of the writer of the scenario", "collect": "of database_gc",
     },
     "manifest_migration": {"update": "of the stores", "collect": "of the stores"},
-    **dict.fromkeys(("raft", "consistent_read"), OF_OPERATORS), "log_snapshot": {**OF_OPERATORS, "transfer": "of raft"},
+    "raft_membership": OF_OPERATORS,
+    **dict.fromkeys(("raft", "consistent_read"), {**OF_OPERATORS, "change": "of raft_membership"}),
+    "log_snapshot": {**OF_OPERATORS, "change": "of raft_membership", "transfer": "of raft"},
     "metadata_fsm": {**OF_OPERATORS, "transfer": "of raft"},
     "compaction_queue": {**OF_OPERATORS, **dict.fromkeys(("overdue", "confirm"), "of metadata_fsm"), "transfer": "of raft"},
     "checkpoints": {"update": "of the stores", "collect_named": "collect"},
