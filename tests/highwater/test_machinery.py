@@ -121,8 +121,8 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
                                    "dst/scripts/replicated/log", "dst/scripts/replicated/node"},
     "dst/scenarios/raft": {"dst/scenarios/replicated/group"},
     "dst/mutants/raft_membership": {"dst/mutants/raft", "dst/scenarios/raft"},
-    "dst/scenarios/raft_membership": {"dst/scenarios/raft", "dst/scenarios/replicated/changing", "dst/scenarios/replicated/group",
-                                      "dst/scripts/replicated/members", "traces/protocols/raft"},
+    "dst/scenarios/raft_membership": {"dst/scenarios/raft", "dst/scripts/replicated/members", "traces/protocols/raft", *(
+        f"dst/scenarios/replicated/{of}" for of in ("changing", "group"))},
     "dst/scenarios/replicated/changing": {"dst/scenarios/replicated/group", "dst/scenarios/replicated/properties",
                                           "traces/protocols/raft_membership_calls"},
     "traces/protocols/raft_membership": {"model/protocols/raft", "traces/protocols/raft", *(

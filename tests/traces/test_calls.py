@@ -137,6 +137,7 @@ def public_calls(stem: str) -> set[str]:
 
 
 OF_OPERATORS = {"open": "of the operator: no caller waits for it", "close": "which raises nothing"}
+OF_FIXED_MEMBERS = {**OF_OPERATORS, "change": "of raft_membership"}
 NOT_CALLS = {  # public coroutines that are no calls of users -> the call that they are a part of, or that is a part of them
     "wal_fencing": {"fenced_at": "open", "refresh": "the read that an append makes, too; the database calls it alone"},
     "manifest_epochs": {"open_writer": "open", "open_compactor": "open", "open_collector": "open", "opened": "open"},
@@ -155,8 +156,8 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     },
     "manifest_migration": {"update": "of the stores", "collect": "of the stores"},
     "raft_membership": OF_OPERATORS,
-    **dict.fromkeys(("raft", "consistent_read"), {**OF_OPERATORS, "change": "of raft_membership"}),
-    "log_snapshot": {**OF_OPERATORS, "change": "of raft_membership", "transfer": "of raft"},
+    **dict.fromkeys(("raft", "consistent_read"), OF_FIXED_MEMBERS),
+    "log_snapshot": {**OF_FIXED_MEMBERS, "transfer": "of raft"},
     "metadata_fsm": {**OF_OPERATORS, "transfer": "of raft"},
     "compaction_queue": {**OF_OPERATORS, **dict.fromkeys(("overdue", "confirm"), "of metadata_fsm"), "transfer": "of raft"},
     "checkpoints": {"update": "of the stores", "collect_named": "collect"},
