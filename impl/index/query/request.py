@@ -13,7 +13,7 @@ class InvalidQuery(Definite):
 
 
 class Query(NamedTuple):
-    """What is asked for. `shards`: of these only; none: of all."""
+    """A question to the index. `shards`: of these only; none: of all."""
 
     tenants: frozenset[str]
     min_ms: int  # both inclusive
