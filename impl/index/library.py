@@ -101,12 +101,12 @@ class Index:
             raise InvalidArgument(wrong)
         await self._proposed(AddBlock(metadata=block))
 
-    async def get(self, tenant: str, shard: int, ulids: list[str]) -> list[Any]:
+    async def get(self, tenant: str, shard: int, ulids: list[str], stale: bool = False) -> list[Any]:
         """Return those of these blocks that are in the index, as of this call or later. Any node may be asked.
 
         Raises InvalidUlid, NotLeader if no leader is known, NotRunning, NodeStopped.
         """
-        return units.get(await self.node.read(), tenant, shard, ulids)
+        return units.get(await self.rows(stale), tenant, shard, ulids)
 
     async def rows(self, stale: bool = False) -> Rows:
         """Return the rows with all that was acknowledged before this call; `stale`: as this node has applied them, which may

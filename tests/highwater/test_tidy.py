@@ -42,7 +42,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "impl/raft": ({*NODE_SEAM, "impl.codecs"}, set()),
     "impl/kv": ({*SEAM, "impl.codecs", "impl.protocols"}, set()),
     "impl/stores": ({*SEAM, *NODE_SEAM, "impl.index.kv", "impl.protocols.boundary_object"},
-                    {"boto3", "botocore", "lmdb", "ulid"}),
+                    {"boto3", "botocore", "grpc", "lmdb", "ulid"}),
     "traces": ({*REFINEMENT, "model.core", "model.explore.tabulated", "impl.layout", "impl.codecs"}, set()),
     "traces/protocols": ({*REFINEMENT, "model.core", "model.protocols", "model.explore.tabulated", "impl.layout", "impl.errors",
                           "impl.codecs", "traces.recorded"}, set()),

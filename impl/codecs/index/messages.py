@@ -60,6 +60,8 @@ MESSAGES = {  # name -> fields: number, type (* is repeated), name
     "DeleteTenantRequest": "1 string tenant_id",
     "DeleteTenantResponse": "",
     "ReadIndexResponse": "1 uint64 commit_index, 2 uint64 term",
+    "HealthCheckRequest": "1 string service",  # gRPC's own
+    "HealthCheckResponse": "1 uint32 status",
     # the log
     "AddBlockMetadataRequest": "1 BlockMeta metadata",
     "GetCompactionPlanUpdateRequest": "1 *CompactionJobStatusUpdate status_updates, 2 uint32 assign_jobs_max, "
