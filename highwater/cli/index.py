@@ -311,11 +311,12 @@ def restore_command(
 def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a node that does not run, or a copy")]) -> None:
     """Check the log, the snapshot and the rows in it, and change nothing. The exit code is 10 if something is wrong."""
     from highwater.cluster.check import NoFolder
+    from highwater.impl.raft.segments import number_of
     from highwater.impl.stores.folder_disk import FolderDisk
     from highwater.index.check import checked
 
-    if not folder.is_dir():
-        refuse(f"{folder} is no folder")
+    if not folder.is_dir() or not any(number_of(name) is not None for name in os.listdir(folder)):
+        refuse(f"{folder} is no folder of a node: no segment of a log is in it")
     try:
         found = finish(checked(FolderDisk(str(folder))))
     except NoFolder as error:

@@ -27,7 +27,7 @@ from highwater.impl.node_world import NodeWorld
 from highwater.impl.raft import identity
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.node import Node, Options
-from highwater.impl.stores.certificates import Files, loaded
+from highwater.impl.stores.certificates import Files, check_encrypted, loaded
 from highwater.impl.stores.folder_disk import FolderDisk
 from highwater.impl.stores.grpc_calls import Asked, serving
 from highwater.impl.stores.node_system import LocalNet, SystemSignals
@@ -99,6 +99,7 @@ async def running(settings: Settings) -> AsyncGenerator[Server]:
     DiskFailed.
     """
     checked(settings.config)
+    check_encrypted(settings.api.host, loaded(settings.files) if settings.files else None, settings.insecure)
     async with joined(settings) if settings.peers else alone(settings) as (node, counters):
         server = Server(settings, node, counters)
         asked = Asked(server.answer, server.operator.streams())
