@@ -52,10 +52,16 @@ MESSAGES = {  # name -> fields: number, type (* is repeated), name
     "CompactionJob": "1 string name, 2 uint32 shard, 3 string tenant, 4 uint32 compaction_level, 5 *string source_blocks, "
                      "6 *Tombstones tombstones",
     "CompactionJobAssignment": "1 string name, 2 uint64 token, 3 int64 lease_expires_at",
+    "GetTenantsRequest": "",
+    "GetTenantsResponse": "1 *string tenant_ids",
     "GetTenantRequest": "1 string tenant_id",
     "GetTenantResponse": "1 TenantStats stats",
-    "TenantStats": "1 bool data_ingested, 2 int64 oldest_profile_time, 3 int64 newest_profile_time",
+    "TenantStats": "1 bool data_ingested, 2 int64 oldest_profile_time, 3 int64 newest_profile_time",  # ms
+    "DeleteTenantRequest": "1 string tenant_id",
+    "DeleteTenantResponse": "",
     "ReadIndexResponse": "1 uint64 commit_index, 2 uint64 term",
+    "HealthCheckRequest": "1 string service",  # gRPC's own
+    "HealthCheckResponse": "1 uint32 status",
     # the log
     "AddBlockMetadataRequest": "1 BlockMeta metadata",
     "GetCompactionPlanUpdateRequest": "1 *CompactionJobStatusUpdate status_updates, 2 uint32 assign_jobs_max, "
@@ -118,6 +124,9 @@ JobState, JobPlan, StatusUpdate, PlanUpdate = (CLASSES[name] for name in (
     "CompactionJobState", "CompactionJobPlan", "CompactionJobStatusUpdate", "CompactionPlanUpdate"))
 AddBlock, GetPlan, UpdatePlan, Truncate = (CLASSES[name] for name in (
     "AddBlockMetadataRequest", "GetCompactionPlanUpdateRequest", "UpdateCompactionPlanRequest", "TruncateIndexRequest"))
+QueryRequest, QueryResponse, LabelsRequest, LabelsResponse, Labels = (CLASSES[name] for name in (
+    "QueryMetadataRequest", "QueryMetadataResponse", "QueryMetadataLabelsRequest", "QueryMetadataLabelsResponse", "Labels"))
+TenantsResponse, TenantResponse = (CLASSES[name] for name in ("GetTenantsResponse", "GetTenantResponse"))
 PollRequest, PollResponse, CompactedBlocks = (CLASSES[name] for name in (
     "PollCompactionJobsRequest", "PollCompactionJobsResponse", "CompactedBlocks"))
 
