@@ -7,7 +7,7 @@ from highwater.gate.exits import HARNESS
 from highwater.gate.rows import Check, Found
 
 STEM = "raft"
-SCENARIOS = ("raft", "consistent_read", "log_snapshot")  # that run impl/raft
+SCENARIOS = ("raft", "raft_membership", "consistent_read", "log_snapshot")  # that run impl/raft
 SEEDS, LEAST = 30, 95.0  # of each scenario; so many per cent of the statements
 
 
