@@ -3,9 +3,12 @@
 import asyncio
 import signal
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from random import Random
 
 from highwater.impl.errors import StoreError
+from highwater.impl.raft.faults import NoChange
 from tests.cluster.processes import LIMIT_S, Cluster, status
 
 
@@ -16,7 +19,8 @@ class Faults:
         self.cluster, self.random = cluster, Random(seed)
         self.counts: Counter[str] = Counter()
         self.all = [self.killed, self.all_killed, self.paused, self.frames_dropped, self.cut_off, self.disk_full,
-                    self.disk_failed, self.handed_over, self.rolling_restart]
+                    self.disk_failed, self.handed_over, self.rolling_restart, self.members_changed]
+        self.joined = 0  # nodes, so far: each has a name of its own
 
     async def run(self, seconds: float) -> None:
         """Let faults happen for this long, each kind in turn and in an order of chance."""
@@ -106,6 +110,36 @@ class Faults:
                 await client.transfer(self.random.choice(self.cluster.names))
             except StoreError:
                 pass  # no leader at the moment, or not in time
+
+    async def members_changed(self) -> None:
+        """Let a new node join, lead now and then, be killed now and then, and leave."""
+        self.joined += 1
+        name = f"later{self.joined}"
+        await self.cluster.add(name)
+        async with self.cluster.client(limit_s=2.0) as client:
+            await self._until(lambda: client.join(name, self.cluster.addresses[name]))
+            if self.random.random() < 0.5:
+                with suppress(StoreError):
+                    await client.transfer(name)
+            if self.random.random() < 0.5:
+                await self.cluster.kill(name)
+            await asyncio.sleep(self.random.uniform(0, 0.5))
+            await self._until(lambda: client.leave(name))
+        if self.cluster.is_running(name):
+            assert await self.cluster.stop(name) == 0
+        self.cluster.names = self.cluster.founders
+
+    async def _until(self, change: Callable[[], Awaitable[None]]) -> None:
+        """Ask for a change of the members until it is made."""
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                try:
+                    await change()
+                    return
+                except NoChange:
+                    return
+                except StoreError:
+                    await asyncio.sleep(0.05)
 
     async def rolling_restart(self) -> None:
         await self.cluster.leader()

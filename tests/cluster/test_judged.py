@@ -1,7 +1,7 @@
 """Real processes under faults: nothing acknowledged is lost, and all that clients were told is linearizable.
 
 The faults: SIGKILL of one, two or all; SIGSTOP; dropped frames; connections cut in one direction or both; a disk that fails,
-and one that is full; hand-over; a rolling restart.
+and one that is full; hand-over; a rolling restart; a node that joins, perhaps leads, and leaves.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ def judged(folder: Path, seconds: float, seed: int) -> tuple[Workload, Faults]:
 
 def test_twenty_seconds_of_faults_lose_nothing(tmp_path):
     _, faults = judged(tmp_path, 20, seed=int.from_bytes(os.urandom(4)))
-    assert len(faults.counts) >= 3  # kinds; on a quiet machine all nine
+    assert len(faults.counts) >= 3  # kinds; on a quiet machine all ten
 
 
 def test_ten_minutes_of_faults_lose_nothing(tmp_path):

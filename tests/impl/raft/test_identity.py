@@ -12,7 +12,7 @@ from highwater.impl.stores.memory_disk import MemoryDisk
 MINE = FolderIdentity("main", "1", ("1", "2"))
 
 
-def checked(disk: MemoryDisk, mine: FolderIdentity = MINE) -> bool:
+def checked(disk: MemoryDisk, mine: FolderIdentity = MINE) -> FolderIdentity | None:
     before = dict(disk.files)
     try:
         return asyncio.run(identity.check(disk, mine))
@@ -29,6 +29,13 @@ def written() -> MemoryDisk:
 def test_a_folder_knows_whose_it_is_once_it_was_written():
     assert not checked(MemoryDisk()) and checked(written())
     assert [*written().files] == [identity.FILE]
+
+
+def test_the_voters_of_the_beginning_are_told_to_who_names_none():
+    assert checked(written(), MINE._replace(voters=())) == MINE
+    joined = MemoryDisk()
+    asyncio.run(identity.write(joined, MINE._replace(voters=())))
+    assert checked(joined) == MINE._replace(voters=())
 
 
 def test_an_unfinished_identity_is_none():

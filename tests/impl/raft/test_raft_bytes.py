@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from highwater.dst.scripts.replicated.disks import run
 from highwater.impl.codecs import crc32c
 from highwater.impl.node_world import DiskFailed
-from highwater.impl.raft import records, snapshots, wire
+from highwater.impl.raft import members, records, snapshots, wire
 from highwater.impl.raft.entries import Entry
 from highwater.impl.raft.faults import Damaged, OtherVersion
+from highwater.impl.raft.members import Members
 from highwater.impl.raft.messages import Heartbeat
 from highwater.impl.raft.snapshots import Snapshot
 from tests.impl.raft.crashing import CrashingDisk
@@ -24,6 +25,7 @@ FIELDS = {int: st.integers(-1, 2**63 - 1), bool: st.booleans(), str: st.text(max
 MESSAGES = st.one_of([st.builds(kind, *(FIELDS[form] for form in kind.__annotations__.values()))
                       for kind in wire.KINDS.values()])
 SNAPSHOT = Snapshot(7, 3, ("a", "b", "c"), b"the machine's content")
+CHANGED = SNAPSHOT._replace(members=Members(("a", "b", "c"), ("d",), (("d", "127.0.0.1:7004"),)))
 
 
 # --- CRC-32C
@@ -95,8 +97,18 @@ def test_records_come_back(values):
 # --- snapshots
 
 
-def test_a_changed_or_cut_snapshot_is_damaged():
-    data = snapshots.encoded(SNAPSHOT)
+def test_a_snapshot_of_members_that_never_changed_has_the_first_form_and_other_ones_the_second():
+    head = b"hwraftsn" + bytes.fromhex("0001 0000000000000007 0000000000000003 0003 000161 000162 000163 0000000000000015")
+    assert snapshots.encoded(SNAPSHOT).startswith(head + b"the machine")
+    data = snapshots.encoded(CHANGED)
+    assert data[8:10] == b"\0\2" and members.encoded(CHANGED.members) in data
+    for snapshot in (SNAPSHOT, CHANGED):
+        assert snapshots.decoded("x", snapshots.encoded(snapshot)) == snapshot
+
+
+@pytest.mark.parametrize("snapshot", [SNAPSHOT, CHANGED], ids=("first form", "second form"))
+def test_a_changed_or_cut_snapshot_is_damaged(snapshot):
+    data = snapshots.encoded(snapshot)
     for place in range(len(data)):
         changed = bytearray(data)
         changed[place] ^= 64
