@@ -371,8 +371,8 @@ class Node:
             self.value, result = self.machine.apply(self.value, Command(index, entry.term, entry.body))
             return result
         if entry.kind not in (NOOP, MEMBERS):
-            raise OtherVersion(f"entry {index:,} is of kind {entry.kind}, which this version of highwater does not know: start "
-                               "the version that the leader has")
+            raise OtherVersion(f"entry {index:,} is of kind {entry.kind}, and this highwater knows kinds {NOOP} to {MEMBERS}: "
+                               "start the version that the leader has")
         return None
 
     def _end_transfers(self) -> None:

@@ -34,6 +34,7 @@ from highwater.impl.raft.state import (
     Change,
     Compact,
     Installed,
+    Propose,
     Read,
     ReadReady,
     Refused,
@@ -197,9 +198,28 @@ async def a_leader_that_removes_itself_leads_until_that_is_committed(alone: Alon
     same((led.role, led.commit), (LEADER, 1))
     led, _ = after(led, got("c", Appended(5, 2)))
     same((led.role, led.commit), (LEADER, 2))
+    same(refused(led, Change(LEARN, "a")), NOT_LEADER)
     left, _ = after(led, Tick())
     same(left.role, FOLLOWER)
     same(after(left, *[Tick()] * 20)[0].role, FOLLOWER)
+
+
+async def who_may_be_removed_stands_and_does_not_count_itself(alone: Alone) -> None:
+    """The change may be in its log alone, and then nobody else is elected."""
+    log = Log(0, 0, (*logged(4).entries, entry(Members(("b",)), 4)))
+    left, outputs = after(core.step(core.server("a", ("a", "b"), PLAIN), Restart(4, "", log, 0, 7))[0], Campaign(), Synced(1))
+    same((left.role, [to for to, _ in sent(outputs)]), ("candidate", ["b"]))
+    left, _ = after(left, got("b", Vote(5, True)), Synced(2), got("b", Appended(5, 3)), Tick())
+    same((left.commit, left.role), (3, FOLLOWER))
+    known, _ = after(core.step(core.server("a", ("a", "b"), PLAIN), Restart(4, "", log, 2, 7, Members(("b",))))[0], Campaign())
+    same(known.role, FOLLOWER)
+
+
+async def fewer_voters_commit_more(alone: Alone) -> None:
+    pair, _ = after(server(voters=("a", "b")), Campaign(), Synced(1), got("b", Vote(1, True)), Synced(2))
+    more, _ = after(pair, got("b", Appended(1, 1)), Propose((b"x",)), Synced(3))
+    same(more.commit, 1)
+    same(after(more, Change(REMOVE, "b"))[0].commit, 2)
 
 
 async def a_new_leader_knows_a_change_that_it_found(alone: Alone) -> None:
@@ -236,6 +256,8 @@ SCRIPTS: tuple[Script, ...] = (
     a_snapshot_carries_the_members,
     who_is_removed_hears_that_it_is_committed_and_nothing_more,
     a_leader_that_removes_itself_leads_until_that_is_committed,
+    who_may_be_removed_stands_and_does_not_count_itself,
+    fewer_voters_commit_more,
     a_new_leader_knows_a_change_that_it_found,
     votes_of_those_who_do_not_count_elect_nobody,
 )
