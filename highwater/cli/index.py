@@ -116,18 +116,16 @@ def add_command(files: Annotated[list[Path], typer.Argument(help="objects with a
 
 def block_of(file: Path) -> Any:
     """Return the metadata in a file: JSON, or an object whose footer has it."""
-    from google.protobuf import json_format
-
     from highwater.impl.codecs.codec import Undecodable
     from highwater.impl.codecs.index.footer import metadata_of
-    from highwater.impl.codecs.index.messages import BlockMeta
+    from highwater.impl.codecs.index.messages import BlockMeta, from_json
 
     try:
         body = file.read_bytes()
-        return json_format.Parse(body, BlockMeta()) if file.suffix == ".json" else metadata_of(body, len(body))
+        return from_json(BlockMeta, body) if file.suffix == ".json" else metadata_of(body, len(body))
     except OSError as error:
         refuse(f"{file}: {error.strerror}")
-    except (Undecodable, json_format.ParseError, UnicodeDecodeError) as error:
+    except Undecodable as error:
         refuse(f"{file}: it has no metadata of a block: {error}")
 
 
@@ -136,15 +134,13 @@ def query_command(selector: Selector, tenant: Tenants, start: Start, end: End, l
                   at: At = LOOPBACK, stale: Stale = False, as_json: AsJson = False, authority: Authority = None,
                   certificate: Certificate = None, key: Key = None) -> None:
     """Show the blocks with datasets of these tenants and times for which the selector holds."""
-    from google.protobuf import json_format
-
-    from highwater.impl.codecs.index.messages import QueryRequest
+    from highwater.impl.codecs.index.messages import QueryRequest, to_json
 
     request = QueryRequest(tenant_id=tenant, start_time=start, end_time=end, query=selector, labels=label, shards=shard)
     blocks = asked(at, files_of(authority, certificate, key), request, stale).blocks
     if as_json:
         for block in blocks:
-            print(json_format.MessageToJson(block, indent=None, preserving_proto_field_name=True))
+            print(to_json(block))
         return
     table = Table("block", "tenant", "shard", "level", "from", "to", "bytes", "datasets")
     for block in blocks:

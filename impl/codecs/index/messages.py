@@ -7,7 +7,7 @@ this table, in a package of our own. A message is changed only by the function t
 
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError, Message
 
 from highwater.impl.codecs.codec import Undecodable
@@ -146,6 +146,19 @@ def decode(kind: Any, body: bytes, field: str = "message") -> Any:
 def encode(message: Message) -> bytes:
     """Return its bytes: known fields in the order of their numbers, then unknown ones as they came."""
     return message.SerializeToString(deterministic=True)
+
+
+def to_json(message: Message) -> str:
+    """Return a message as a line of JSON, by the names of the table."""
+    return json_format.MessageToJson(message, indent=None, preserving_proto_field_name=True)
+
+
+def from_json(kind: Any, body: bytes) -> Any:
+    """Return the message of this class in JSON. Raises DamagedMessage."""
+    try:
+        return json_format.Parse(body, kind())
+    except (json_format.ParseError, UnicodeDecodeError) as error:
+        raise DamagedMessage(f"no {kind.DESCRIPTOR.name} in JSON: {error}", 0, "JSON") from None
 
 
 def copied(message: Any) -> Any:
