@@ -186,6 +186,48 @@ def tenants_command(at: At = LOOPBACK, stale: Stale = False, as_json: AsJson = F
         console.print(table)
 
 
+@app.command("work")
+def work_command(store: Annotated[str, typer.Argument(help="where the objects are: a folder, file://, s3://BUCKET/PREFIX")],
+                 at: At = LOOPBACK, authority: Authority = None, certificate: Certificate = None, key: Key = None,
+                 poll_ms: Annotated[int, typer.Option("--poll-ms", min=10, help="between two polls without a job")] = 5_000,
+                 renew_ms: Annotated[int, typer.Option("--renew-ms", min=10, help="between two reports of a job; well below "
+                                                       "the lease")] = 5_000,
+                 once: Annotated[bool, typer.Option("--once", help="do one job, if there is one, and end")] = False) -> None:
+    """Compact the objects of an index: take jobs, merge, report, delete, until SIGTERM or Ctrl-C."""
+    from highwater.impl.index.compaction.worker import Options
+
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, force=True)
+    done = finish(worked(store, places_of(at), files_of(authority, certificate, key), Options(poll_ms, renew_ms), once))
+    if once:
+        console.print("one job is done" if done else "there was no job, or it failed")
+
+
+async def worked(url: str, places: Mapping[str, Any], files: Any, options: Any, once: bool) -> bool:
+    """Work until a signal, or once; return whether the last poll gave a job."""
+    import signal
+
+    from highwater.impl.index.compaction.worker import Worker
+    from highwater.impl.stores.system import open_store, system_world
+    from highwater.index.client import Client
+
+    try:
+        world = system_world(open_store(url))
+    except ValueError as error:
+        refuse(str(error))
+    async with Client(places, files, 10.0) as client:
+        worker = Worker(world, client.call, options)
+        if once:
+            return await worker.once()
+        working = asyncio.ensure_future(worker.run())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+        try:
+            await working
+        except asyncio.CancelledError:
+            return False
+        return False
+
+
 @app.command("status")
 def status_command(at: At = LOOPBACK, as_json: AsJson = False, authority: Authority = None, certificate: Certificate = None,
                    key: Key = None) -> None:

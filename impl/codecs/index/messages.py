@@ -44,10 +44,12 @@ MESSAGES = {  # name -> fields: number, type (* is repeated), name
     "QueryMetadataLabelsResponse": "1 *Labels labels",
     "Labels": "1 *LabelPair labels",
     "LabelPair": "1 string name, 2 string value",
-    "PollCompactionJobsRequest": "1 *PolledStatusUpdate status_updates, 2 uint32 job_capacity",
+    # Ours: whether the worker takes tombstones that jobs have carried in vain, and these
+    "PollCompactionJobsRequest": "1 *PolledStatusUpdate status_updates, 2 uint32 job_capacity, 100 bool takes_overdue",
     "PolledStatusUpdate": "1 string name, 2 uint64 token, 3 CompactionJobStatus status, 4 CompactedBlocks compacted_blocks, "
                           "100 *TombstoneKey deleted",
-    "PollCompactionJobsResponse": "1 *CompactionJob compaction_jobs, 2 *CompactionJobAssignment assignments",
+    "PollCompactionJobsResponse": "1 *CompactionJob compaction_jobs, 2 *CompactionJobAssignment assignments, "
+                                  "100 *Tombstones overdue",
     "CompactedBlocks": "1 BlockList source_blocks, 2 *BlockMeta new_blocks",
     "CompactionJob": "1 string name, 2 uint32 shard, 3 string tenant, 4 uint32 compaction_level, 5 *string source_blocks, "
                      "6 *Tombstones tombstones",
