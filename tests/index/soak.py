@@ -80,8 +80,9 @@ class Soak:
         for part in range(2):
             name, body, tenant = f"w{writer}.{len(self.begun)}.{part}", self.random.randbytes(20), self.random.choice(TENANTS)
             table += [name] + [tenant] * (tenant not in table)
-            block.datasets.append(Dataset(tenant=table.index(tenant), name=table.index(name), min_time=now_ms,
-                                          max_time=now_ms + 5, size=len(body), table_of_contents=[len(data)], labels=[1, 2, table.index(name)]))
+            block.datasets.append(Dataset(
+                tenant=table.index(tenant), name=table.index(name), min_time=now_ms, max_time=now_ms + 5, size=len(body),
+                table_of_contents=[len(data)], labels=[1, 2, table.index(name)]))
             data += body
             names[name] = body
         block.string_table[:] = table
@@ -117,7 +118,10 @@ class Soak:
             self.wrong.append(f"missing {missing[:3]}, twice {twice[:3]}, strange {strange[:3]}, of {len(found)}")
         now_s = time.monotonic()
         self.seen |= {name: self.seen.get(name, now_s) for name in found}
-        for block in self.random.sample(list(blocks), min(objects, len(blocks))) if objects else blocks:
+        chosen = self.random.sample(list(blocks), min(objects, len(blocks))) if objects else blocks
+        if objects and self.random.random() < 0.2:
+            await asyncio.sleep(2 * self.random.random())  # a query that takes long
+        for block in chosen:
             await self.read(block, begun_s)
 
     async def read(self, block: Any, begun_s: float) -> None:
