@@ -116,18 +116,16 @@ def add_command(files: Annotated[list[Path], typer.Argument(help="objects with a
 
 def block_of(file: Path) -> Any:
     """Return the metadata in a file: JSON, or an object whose footer has it."""
-    from google.protobuf import json_format
-
     from highwater.impl.codecs.codec import Undecodable
     from highwater.impl.codecs.index.footer import metadata_of
-    from highwater.impl.codecs.index.messages import BlockMeta
+    from highwater.impl.codecs.index.messages import BlockMeta, from_json
 
     try:
         body = file.read_bytes()
-        return json_format.Parse(body, BlockMeta()) if file.suffix == ".json" else metadata_of(body, len(body))
+        return from_json(BlockMeta, body) if file.suffix == ".json" else metadata_of(body, len(body))
     except OSError as error:
         refuse(f"{file}: {error.strerror}")
-    except (Undecodable, json_format.ParseError, UnicodeDecodeError) as error:
+    except Undecodable as error:
         refuse(f"{file}: it has no metadata of a block: {error}")
 
 
@@ -136,15 +134,13 @@ def query_command(selector: Selector, tenant: Tenants, start: Start, end: End, l
                   at: At = LOOPBACK, stale: Stale = False, as_json: AsJson = False, authority: Authority = None,
                   certificate: Certificate = None, key: Key = None) -> None:
     """Show the blocks with datasets of these tenants and times for which the selector holds."""
-    from google.protobuf import json_format
-
-    from highwater.impl.codecs.index.messages import QueryRequest
+    from highwater.impl.codecs.index.messages import QueryRequest, to_json
 
     request = QueryRequest(tenant_id=tenant, start_time=start, end_time=end, query=selector, labels=label, shards=shard)
     blocks = asked(at, files_of(authority, certificate, key), request, stale).blocks
     if as_json:
         for block in blocks:
-            print(json_format.MessageToJson(block, indent=None, preserving_proto_field_name=True))
+            print(to_json(block))
         return
     table = Table("block", "tenant", "shard", "level", "from", "to", "bytes", "datasets")
     for block in blocks:
@@ -188,6 +184,48 @@ def tenants_command(at: At = LOOPBACK, stale: Stale = False, as_json: AsJson = F
         table.add_row(name, str(stats.oldest_profile_time), str(stats.newest_profile_time))
     if not as_json:
         console.print(table)
+
+
+@app.command("work")
+def work_command(store: Annotated[str, typer.Argument(help="where the objects are: a folder, file://, s3://BUCKET/PREFIX")],
+                 at: At = LOOPBACK, authority: Authority = None, certificate: Certificate = None, key: Key = None,
+                 poll_ms: Annotated[int, typer.Option("--poll-ms", min=10, help="between two polls without a job")] = 5_000,
+                 renew_ms: Annotated[int, typer.Option("--renew-ms", min=10, help="between two reports of a job; well below "
+                                                       "the lease")] = 5_000,
+                 once: Annotated[bool, typer.Option("--once", help="do one job, if there is one, and end")] = False) -> None:
+    """Compact the objects of an index: take jobs, merge, report, delete, until SIGTERM or Ctrl-C."""
+    from highwater.impl.index.compaction.worker import Options
+
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, force=True)
+    done = finish(worked(store, places_of(at), files_of(authority, certificate, key), Options(poll_ms, renew_ms), once))
+    if once:
+        console.print("one job is done" if done else "there was no job, or it failed")
+
+
+async def worked(url: str, places: Mapping[str, Any], files: Any, options: Any, once: bool) -> bool:
+    """Work until a signal, or once; return whether the last poll gave a job."""
+    import signal
+
+    from highwater.impl.index.compaction.worker import Worker
+    from highwater.impl.stores.system import open_store, system_world
+    from highwater.index.client import Client
+
+    try:
+        world = system_world(open_store(url))
+    except ValueError as error:
+        refuse(str(error))
+    async with Client(places, files, 10.0) as client:
+        worker = Worker(world, client.call, options)
+        if once:
+            return await worker.once()
+        working = asyncio.ensure_future(worker.run())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+        try:
+            await working
+        except asyncio.CancelledError:
+            return False
+        return False
 
 
 @app.command("status")

@@ -31,8 +31,8 @@ app.add_typer(admin.app, name="admin", help="inspect | history | check | gc | ch
 app.add_typer(db.app, name="db", help="get | scan | dump-sst | dump-wal: rows of a SlateDB database, read without SlateDB")
 app.add_typer(raft.app, name="raft", help="serve | status | transfer | join | leave | rejoin | recover | check: a replicated "
               "cluster of processes")
-app.add_typer(index.app, name="index", help="serve | add | query | labels | tenants | status | snapshot | restore | check: a "
-                                            "metadata index of objects")
+app.add_typer(index.app, name="index", help="serve | add | query | labels | tenants | work | status | snapshot | restore | "
+                                              "check: a metadata index of objects")
 app.add_typer(campaign.app, name="campaign", help="run | resume | status | report | triage | sql | views: many seeds, "
                                                            "on Spark or local processes")
 

@@ -26,7 +26,7 @@ from highwater.impl.stores.memory_disk import MemoryDisk
 
 
 class Found(NamedTuple):
-    """What is in a folder, and what is wrong with it: a line each, nothing if all is well."""
+    """The content of a folder, and what is wrong with it: a line each, nothing if all is well."""
 
     content: Content
     units: int

@@ -144,7 +144,8 @@ class Index:
         return answers.tenant_stats(await self.rows(stale), tenant, self.cache)
 
     async def poll(self, request: Any) -> Any:
-        """Take a worker's reports, and return jobs for it: a PollRequest, a PollResponse. Polls take turns.
+        """Take a worker's reports, and return jobs for it: a PollRequest, a PollResponse. Polls take turns. A worker that asks
+        for them also gets the tombstones that jobs have carried in vain.
 
         Raises InvalidArgument if a result has a bad block, PollAgain, and what `add` raises.
         """
@@ -156,7 +157,10 @@ class Index:
         told = [StatusUpdate(name=update.name, token=update.token, status=update.status) for update in request.status_updates]
         deleted = [key for update in request.status_updates for key in update.deleted]
         asked = GetPlan(status_updates=told, assign_jobs_max=request.job_capacity, deleted=deleted)
-        return response_of(await self._updated(asked, results))
+        response = response_of(await self._updated(asked, results))
+        if request.takes_overdue:
+            response.overdue.extend(await self.overdue())
+        return response
 
     async def _updated(self, asked: Any, results: dict[str, Any]) -> Any:
         """Let a plan be made, propose it with the results of its jobs, and return what of it had an effect; one at a time."""

@@ -39,7 +39,7 @@ class Refused(Definite):
 
 
 class Unclear(Indefinite):
-    """There is no answer, or it says that the call may have had its effect, now or later. `code` is gRPC's."""
+    """An answer that the call may have had its effect, now or later; or there was none. `code` is gRPC's."""
 
     def __init__(self, code: str, text: str):
         self.code = code

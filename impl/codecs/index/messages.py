@@ -7,7 +7,7 @@ this table, in a package of our own. A message is changed only by the function t
 
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError, Message
 
 from highwater.impl.codecs.codec import Undecodable
@@ -44,10 +44,12 @@ MESSAGES = {  # name -> fields: number, type (* is repeated), name
     "QueryMetadataLabelsResponse": "1 *Labels labels",
     "Labels": "1 *LabelPair labels",
     "LabelPair": "1 string name, 2 string value",
-    "PollCompactionJobsRequest": "1 *PolledStatusUpdate status_updates, 2 uint32 job_capacity",
+    # Ours: whether the worker takes tombstones that jobs have carried in vain, and these
+    "PollCompactionJobsRequest": "1 *PolledStatusUpdate status_updates, 2 uint32 job_capacity, 100 bool takes_overdue",
     "PolledStatusUpdate": "1 string name, 2 uint64 token, 3 CompactionJobStatus status, 4 CompactedBlocks compacted_blocks, "
                           "100 *TombstoneKey deleted",
-    "PollCompactionJobsResponse": "1 *CompactionJob compaction_jobs, 2 *CompactionJobAssignment assignments",
+    "PollCompactionJobsResponse": "1 *CompactionJob compaction_jobs, 2 *CompactionJobAssignment assignments, "
+                                  "100 *Tombstones overdue",
     "CompactedBlocks": "1 BlockList source_blocks, 2 *BlockMeta new_blocks",
     "CompactionJob": "1 string name, 2 uint32 shard, 3 string tenant, 4 uint32 compaction_level, 5 *string source_blocks, "
                      "6 *Tombstones tombstones",
@@ -146,6 +148,19 @@ def decode(kind: Any, body: bytes, field: str = "message") -> Any:
 def encode(message: Message) -> bytes:
     """Return its bytes: known fields in the order of their numbers, then unknown ones as they came."""
     return message.SerializeToString(deterministic=True)
+
+
+def to_json(message: Message) -> str:
+    """Return a message as a line of JSON, by the names of the table."""
+    return json_format.MessageToJson(message, indent=None, preserving_proto_field_name=True)
+
+
+def from_json(kind: Any, body: bytes) -> Any:
+    """Return the message of this class in JSON. Raises DamagedMessage."""
+    try:
+        return json_format.Parse(body, kind())
+    except (json_format.ParseError, UnicodeDecodeError) as error:
+        raise DamagedMessage(f"no {kind.DESCRIPTOR.name} in JSON: {error}", 0, "JSON") from None
 
 
 def copied(message: Any) -> Any:

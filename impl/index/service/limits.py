@@ -12,10 +12,10 @@ class Limits(NamedTuple):
     block_bytes: int = 1 << 20  # of one block's metadata, at most Raft's `max_entry_bytes`
     datasets: int = 10_000  # of one block
     strings: int = 100_000  # in one block's table
-    request_bytes: int = 4 << 20
-    answer_bytes: int = 16 << 20
+    request_bytes: int = 4 << 20  # of one request
+    answer_bytes: int = 16 << 20  # of one answer to a query
     ids: int = 10_000  # in one GetBlockMetadata
-    calls: int = 1_000  # under way
+    calls: int = 1_000  # under way at once
 
     def refusal(self) -> str:
         """Return what is wrong with these numbers; "" if nothing is."""
