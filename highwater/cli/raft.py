@@ -168,12 +168,15 @@ def rejoin_command(name: Annotated[str, typer.Argument(help="the node whose fold
 
 
 async def joined(nodes: dict[str, Address], cluster: str, tls: Tls | None, wait: float, name: str, address: Address) -> None:
-    """Let a node join, once it is seen to run."""
+    """Let a node join, once it is seen to run. Refuses a voter whose folder is new: its votes are lost."""
     from highwater.cluster.client import Client
 
     async with Client({name: address}, cluster, tls, limit_s=5.0) as client:
-        await client.status(name)
+        found = await client.status(name)
     async with Client(nodes, cluster, tls, limit_s=wait) as client:
+        if not found["last"] and name in await client.voters():
+            refuse(f"node {name!r} votes in cluster {cluster!r}, and its folder at {address} is new: stop it, and let one with "
+                   "another name take its place by `raft rejoin`")
         await client.join(name, address)
 
 

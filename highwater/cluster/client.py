@@ -174,6 +174,10 @@ class Client:
         if leader != target:
             await self._ask(leader, TRANSFER, target.encode())
 
+    async def voters(self) -> list[str]:
+        """Return the nodes that vote, as the leader knows them. Raises Unreachable, Indefinite."""
+        return (await self.status(await self._find_leader()))["voters"]
+
     async def join(self, name: str, address: Address) -> None:
         """Let a node join that runs at `address`: as a learner, and as a voter once it has caught up. A node that is a member
         is dialled at `address` from now on. Raises NotYet if it has not caught up in time, ChangeRefused, Unreachable,

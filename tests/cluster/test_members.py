@@ -3,6 +3,7 @@ commands, on real processes."""
 
 import asyncio
 import json
+import shutil
 from contextlib import asynccontextmanager
 
 import pytest
@@ -135,6 +136,22 @@ def test_a_change_that_cannot_be_made_is_one_line(tmp_path):
             for name in ("2", "3"):
                 if name != await three.leader():
                     await client.leave(name)
+
+    asyncio.run(work())
+
+
+def test_a_voter_whose_folder_is_new_does_not_join_under_its_name(tmp_path):
+    async def work():
+        async with three_and_more(tmp_path, "4") as (four, _):
+            nodes = listed(four.addresses)
+            await raft("join", f"4={four.addresses['4']}", "--nodes", nodes)
+            await four.kill("4")
+            shutil.rmtree(tmp_path / "4")
+            four.addresses["4"] = Address("127.0.0.1", free_port())  # where the others do not look for it
+            four.start("4")
+            await four.answers("4")
+            said = await raft("join", f"4={four.addresses['4']}", "--nodes", nodes, code=2)
+            assert "node '4' votes in cluster 'main', and its folder" in said and "by `raft rejoin`" in said
 
     asyncio.run(work())
 
