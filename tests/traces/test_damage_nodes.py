@@ -34,7 +34,7 @@ def test_every_survivor_is_explained(tally):
     assert sum(tally.noticed.values()) > 0.9 * sum(tally.tried.values())
 
 
-@pytest.mark.parametrize("stem", ["consistent_read", "log_snapshot"])
+@pytest.mark.parametrize("stem", ["consistent_read", "log_snapshot", "raft_membership"])
 def test_most_is_noticed_of_reads_and_of_disks(stem):
     found = measure(simulated([3], stem))
     assert len(found.holes) < 10 and sum(found.noticed.values()) > 0.9 * sum(found.tried.values())

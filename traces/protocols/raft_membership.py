@@ -24,7 +24,7 @@ from highwater.traces.protocols.raft import KEYS
 from highwater.traces.protocols.raft_membership_calls import CALLS, JUDGES
 from highwater.traces.protocols.replicated.log import SINK
 from highwater.traces.protocols.replicated.members import voters_in, voters_of_snapshot
-from highwater.traces.protocols.replicated.servers import Known, Step
+from highwater.traces.protocols.replicated.servers import LEADER, Known, Step
 from highwater.traces.refine import Refiner
 from highwater.traces.trace import refiner_without_witnesses
 
@@ -89,23 +89,34 @@ class Trace(raft.Trace):
 
     def _checked(self, e: Event, step: Step) -> Known | None:
         before = super()._checked(e, step)
+        if e.op == "Change":
+            as_asked = len(step.changes) == 1 and step.role == LEADER and step.save and len(step.save.terms) == 1
+        else:
+            as_asked = not step.changes or e.op == "Append"
+        if not as_asked:
+            raise self._refused("Server.step", f"{e.client} takes a step with {e.op}, and changes the members: {step.changes}")
         for index, named in step.changes:
             save, voters = step.save, tuple(named)
             if save is None or not save.first <= index < save.first + len(save.terms):
                 raise self._refused("Server.step", f"{e.client} changes the members in entry {index}, which it does not save")
             if self.voters.setdefault((index, save.terms[index - save.first]), voters) != voters:
                 raise self._refused("LogMatching", f"{e.client} has other voters in entry {index} than a server has had")
+        saved = enumerate(step.save.terms, step.save.first) if step.save else ()
+        if [index for index, term in saved if (index, term) in self.voters] != [index for index, _ in step.changes]:
+            raise self._refused("Server.step", f"{e.client} says that its save changes the members by {step.changes}, and it "
+                                "has other changes")
         return before
 
     def _steps(self, me: str, before: Known | None, step: Step) -> None:
         super()._steps(me, before, step)
         if step.found is None and not (step.save and (step.save.terms or step.save.base)):
             return
-        named = tuple(sorted(self.refiner.index[name] for name in step.voters))
+        named = tuple([self.refiner.index[name] for name in step.voters])
         log, c = self._in_memory(me), self.refiner.model.constants
-        if not named and self.refiner.index[me] >= c.START and not any(those for _, those in log):
-            return  # it did not begin the group, and knows no members before the first change
-        if named != members(c, log):
+        changes = [index for index, (term, _) in enumerate(log, 1) if (index, term) in self.voters]
+        knows = self.refiner.index[me] < c.START or changes or any(
+            name.startswith("snapshot-") for name in self.machines.files.get(me, {}))
+        if named != (members(c, log) if knows else ()):  # who did not begin the group knows nobody before the first change
             raise self._refused("Server.members", f"{me} takes {', '.join(step.voters) or 'nobody'} for the voters, and its "
                                 f"log has others: {log}")
 
