@@ -37,8 +37,9 @@ def found(state: State, given: Restart) -> State:
 
 
 def begun_anew(state: State, index: int, members: Members | None) -> State:
-    """Take the members from an installed snapshot up to `index`. None: they have never changed."""
-    base = Configuration(index, members) if members else at(state, index)
+    """Take the members from an installed snapshot up to `index`. None: they are those of the beginning. A change that the own
+    log had was never committed."""
+    base = Configuration(index, members) if members else state.configurations[0]
     return with_configurations(state, (base,))
 
 
