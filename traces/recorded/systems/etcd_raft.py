@@ -69,7 +69,7 @@ class Trace(raft.Trace):
             super()._sends_message(e)
 
     def _on_its_disk(self, e: Event, step: Step, now: Known) -> None:
-        """What is durable is read from the host's lines: each save is what was stored."""
+        """Check nothing: the host's lines say what is durable, and each save is what was stored."""
 
 
 def begin(recording: Recording, refiner: Refiner | None = None) -> Trace:
