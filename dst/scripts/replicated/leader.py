@@ -252,6 +252,7 @@ async def who_lacks_compacted_entries_is_offered_a_snapshot(alone: Alone) -> Non
     same(progress(led).mode, SNAPSHOT)
     led, outputs = after(led, got("b", HeartbeatReply(5, 0)))
     same(sent(outputs), [("b", InstallSnapshot(5, 4, 1))])
+    same(progress(after(led, got("b", Appended(5, led.log.base_index)))[0]).mode, REPLICATE)  # all that it lacks is there
     led, outputs = after(led, got("b", Appended(5, 4)))
     same(progress(led).mode, REPLICATE)
     same(sent(outputs), [("b", Append(5, 4, 1, led.log.entries[-1:], 4))])

@@ -1,8 +1,10 @@
-"""Define a check of `highwater verify` for impl/raft only: how much of it simulated runs execute."""
+"""Define checks of `highwater verify` for impl/raft only: how much of it simulated runs execute, and whether they notice small
+mistakes in it."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from highwater.gate import mutation
 from highwater.gate.exits import HARNESS
 from highwater.gate.rows import Check, Found
 
@@ -14,6 +16,8 @@ SEEDS, LEAST = 30, 95.0  # of each scenario; so many per cent of the statements
 def checks() -> Iterator[Check]:
     yield Check(STEM, "coverage", f"at least {LEAST:.0f} % of the statements of impl/raft are executed in {SEEDS} runs of each "
                 "scenario", executed, (SEEDS,), weight=20)
+    yield Check(STEM, "mutation", f"{mutation.COUNT} small mistakes in each file of impl/raft: a run fails, or the mistake is "
+                "listed", mutation.replicated, (SCENARIOS, mutation.COUNT), weight=12)
 
 
 def executed(seeds: int) -> Found:
