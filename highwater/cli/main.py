@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from highwater.cli import admin, client, cost, db, new, raft, store, verify
+from highwater.cli import admin, client, cost, db, index, new, raft, store, verify
 from highwater.cli.campaign import app as campaign
 from highwater.cli.dst import app as dst
 from highwater.cli.model import app as model
@@ -30,6 +30,8 @@ app.add_typer(admin.app, name="admin", help="inspect | history | check | gc | ch
                                             "destroy: for SlateDB databases in a folder or a bucket")
 app.add_typer(db.app, name="db", help="get | scan | dump-sst | dump-wal: rows of a SlateDB database, read without SlateDB")
 app.add_typer(raft.app, name="raft", help="serve | status | transfer | check: a replicated cluster of processes")
+app.add_typer(index.app, name="index", help="serve | add | query | labels | tenants | work | status | snapshot | restore | "
+                                              "check: a metadata index of objects")
 app.add_typer(campaign.app, name="campaign", help="run | resume | status | report | triage | sql | views: many seeds, "
                                                            "on Spark or local processes")
 

@@ -53,6 +53,7 @@ class Settings(NamedTuple):
     options: Options = OPTIONS
     limits: Limits = USUAL_LIMITS
     version: int = wire.VERSION
+    takes_clients: bool = True  # over the frames; an index has an API of its own
 
 
 class Server:
@@ -126,6 +127,8 @@ class Server:
             pass  # the client is gone
 
     async def _result(self, kind: int, body: bytes) -> bytes:
+        if kind in (PROPOSE, QUERY) and not self.settings.takes_clients:
+            raise BadRequest("this cluster has an API of its own, and takes no entry or query here")
         if kind == PROPOSE:
             if not body:
                 raise BadRequest("an entry without a byte: there is nothing to replicate")

@@ -5,6 +5,7 @@ The metadata index as a library. By default it is one process with one voter, an
     async with Index.open(world) as index:
         await index.add(block)
         blocks = await index.get(tenant="", shard=7, ulids=[block.id])
+        found = await index.query(QueryRequest(tenant_id=["a"], start_time=1, end_time=2, query='{service_name="api"}'))
         answer = await index.poll(request)
 
 `world` has the disk of a folder, or one in memory (impl/stores). A call that raises a Definite error has had no effect. After
@@ -27,12 +28,18 @@ from highwater.impl.errors import Definite
 from highwater.impl.index import tombstones, units
 from highwater.impl.index.answers import ABORTED, INVALID, OK, PRECONDITION
 from highwater.impl.index.config import Config
+from highwater.impl.index.kv import Rows
+from highwater.impl.index.query import answers
+from highwater.impl.index.query.columns import CACHED_DATASETS, Cache
+from highwater.impl.index.query.matching import COMPAT
+from highwater.impl.index.query.request import InvalidQuery, Query, query_of, unnamed
 from highwater.impl.index.replicated import Result, machine, stamped
 from highwater.impl.index.validate import invalid_block
 from highwater.impl.node_world import NodeWorld, Signal
 from highwater.impl.raft.node import USUAL, Node, Options
 
 NS_PER_MS = 1_000_000
+MOST_ANSWER_BYTES = 16 << 20
 
 
 class InvalidArgument(Definite):
@@ -50,9 +57,13 @@ class PollAgain(Definite):
 class Index:
     """An open index on one node."""
 
-    def __init__(self, node: Node, world: NodeWorld, config: Config):
-        """Make an index on an open node; `Index.open` opens both."""
+    def __init__(self, node: Node, world: NodeWorld, config: Config, cached_datasets: int = CACHED_DATASETS,
+                 most_answer_bytes: int = MOST_ANSWER_BYTES):
+        """Make an index on an open node; `Index.open` opens both.
+
+        `cached_datasets`: whose columns are kept for queries; 0: of none. `most_answer_bytes`: of a query."""
         self.node, self.world, self.config = node, world, config
+        self.cache, self.most_answer_bytes = Cache(cached_datasets), most_answer_bytes
         self.polling: Signal | None = None  # set when the poll that is under way has ended
 
     @classmethod
@@ -90,15 +101,51 @@ class Index:
             raise InvalidArgument(wrong)
         await self._proposed(AddBlock(metadata=block))
 
-    async def get(self, tenant: str, shard: int, ulids: list[str]) -> list[Any]:
+    async def get(self, tenant: str, shard: int, ulids: list[str], stale: bool = False) -> list[Any]:
         """Return those of these blocks that are in the index, as of this call or later. Any node may be asked.
 
         Raises InvalidUlid, NotLeader if no leader is known, NotRunning, NodeStopped.
         """
-        return units.get(await self.node.read(), tenant, shard, ulids)
+        return units.get(await self.rows(stale), tenant, shard, ulids)
+
+    async def rows(self, stale: bool = False) -> Rows:
+        """Return the rows with all that was acknowledged before this call; `stale`: as this node has applied them, which may
+        be less. Any node may be asked. Raises what `get` raises."""
+        return self.node.value if stale else await self.node.read()
+
+    async def breath(self) -> None:
+        await self.world.clock.sleep_ms(0)
+
+    async def query(self, request: Any, semantics: str = COMPAT, stale: bool = False) -> Any:
+        """Return the blocks that have datasets of the tenants and times of a QueryRequest, and that its matchers hold for.
+
+        Raises InvalidArgument, AnswerTooLarge, and what `rows` raises.
+        """
+        query = asked(request, semantics)
+        return await answers.metadata(await self.rows(stale), query, self.cache, self.most_answer_bytes, self.breath)
+
+    async def query_labels(self, request: Any, semantics: str = COMPAT, stale: bool = False) -> Any:
+        """Return the values of the labels of a LabelsRequest in the datasets that `query` would find, each combination once.
+
+        Raises what `query` raises.
+        """
+        query = asked(request, semantics)
+        return await answers.label_sets(await self.rows(stale), query, self.cache, self.most_answer_bytes, self.breath)
+
+    async def tenants(self, stale: bool = False) -> Any:
+        """Return the names of the tenants that have data in the index: a TenantsResponse. Raises what `rows` raises."""
+        return answers.tenant_names(await self.rows(stale), self.cache)
+
+    async def tenant(self, tenant: str, stale: bool = False) -> Any:
+        """Return from when to when a tenant has data in the index: a TenantResponse. Raises InvalidArgument, and what `rows`
+        raises."""
+        if (wrong := unnamed(tenant)) is not None:
+            raise InvalidArgument(wrong)
+        return answers.tenant_stats(await self.rows(stale), tenant, self.cache)
 
     async def poll(self, request: Any) -> Any:
-        """Take a worker's reports, and return jobs for it: a PollRequest, a PollResponse. Polls take turns.
+        """Take a worker's reports, and return jobs for it: a PollRequest, a PollResponse. Polls take turns. A worker that asks
+        for them also gets the tombstones that jobs have carried in vain.
 
         Raises InvalidArgument if a result has a bad block, PollAgain, and what `add` raises.
         """
@@ -110,7 +157,10 @@ class Index:
         told = [StatusUpdate(name=update.name, token=update.token, status=update.status) for update in request.status_updates]
         deleted = [key for update in request.status_updates for key in update.deleted]
         asked = GetPlan(status_updates=told, assign_jobs_max=request.job_capacity, deleted=deleted)
-        return response_of(await self._updated(asked, results))
+        response = response_of(await self._updated(asked, results))
+        if request.takes_overdue:
+            response.overdue.extend(await self.overdue())
+        return response
 
     async def _updated(self, asked: Any, results: dict[str, Any]) -> Any:
         """Let a plan be made, propose it with the results of its jobs, and return what of it had an effect; one at a time."""
@@ -137,6 +187,14 @@ class Index:
         """Forget Tombstones whose objects are deleted. Raises what `poll` raises."""
         keys = [TombstoneKey(index=one.index, name=tombstones.name_of(one)) for one in several]
         await self._updated(GetPlan(deleted=keys), {})
+
+
+def asked(request: Any, semantics: str) -> Query:
+    """Return the question of a request. Raises InvalidArgument."""
+    try:
+        return query_of(request, semantics)
+    except InvalidQuery as error:
+        raise InvalidArgument(str(error)) from None
 
 
 def response_of(done: Any) -> Any:

@@ -102,4 +102,5 @@ OTHERS = (
     "tests/highwater/test_store_probe.py::test_who_says_nothing_is_convicted_of_nothing_and_passes_nothing",
     "tests/traces/test_damage.py::test_a_check_that_is_switched_off_is_missed",
     "tests/cluster/test_judged.py::test_ten_minutes_of_faults_lose_nothing",
+    "tests/index/test_index_soak.py::test_ten_minutes_of_faults_lose_nothing",
 )

@@ -7,7 +7,7 @@ this table, in a package of our own. A message is changed only by the function t
 
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError, Message
 
 from highwater.impl.codecs.codec import Undecodable
@@ -44,18 +44,26 @@ MESSAGES = {  # name -> fields: number, type (* is repeated), name
     "QueryMetadataLabelsResponse": "1 *Labels labels",
     "Labels": "1 *LabelPair labels",
     "LabelPair": "1 string name, 2 string value",
-    "PollCompactionJobsRequest": "1 *PolledStatusUpdate status_updates, 2 uint32 job_capacity",
+    # Ours: whether the worker takes tombstones that jobs have carried in vain, and these
+    "PollCompactionJobsRequest": "1 *PolledStatusUpdate status_updates, 2 uint32 job_capacity, 100 bool takes_overdue",
     "PolledStatusUpdate": "1 string name, 2 uint64 token, 3 CompactionJobStatus status, 4 CompactedBlocks compacted_blocks, "
                           "100 *TombstoneKey deleted",
-    "PollCompactionJobsResponse": "1 *CompactionJob compaction_jobs, 2 *CompactionJobAssignment assignments",
+    "PollCompactionJobsResponse": "1 *CompactionJob compaction_jobs, 2 *CompactionJobAssignment assignments, "
+                                  "100 *Tombstones overdue",
     "CompactedBlocks": "1 BlockList source_blocks, 2 *BlockMeta new_blocks",
     "CompactionJob": "1 string name, 2 uint32 shard, 3 string tenant, 4 uint32 compaction_level, 5 *string source_blocks, "
                      "6 *Tombstones tombstones",
     "CompactionJobAssignment": "1 string name, 2 uint64 token, 3 int64 lease_expires_at",
+    "GetTenantsRequest": "",
+    "GetTenantsResponse": "1 *string tenant_ids",
     "GetTenantRequest": "1 string tenant_id",
     "GetTenantResponse": "1 TenantStats stats",
-    "TenantStats": "1 bool data_ingested, 2 int64 oldest_profile_time, 3 int64 newest_profile_time",
+    "TenantStats": "1 bool data_ingested, 2 int64 oldest_profile_time, 3 int64 newest_profile_time",  # ms
+    "DeleteTenantRequest": "1 string tenant_id",
+    "DeleteTenantResponse": "",
     "ReadIndexResponse": "1 uint64 commit_index, 2 uint64 term",
+    "HealthCheckRequest": "1 string service",  # gRPC's own
+    "HealthCheckResponse": "1 uint32 status",
     # the log
     "AddBlockMetadataRequest": "1 BlockMeta metadata",
     "GetCompactionPlanUpdateRequest": "1 *CompactionJobStatusUpdate status_updates, 2 uint32 assign_jobs_max, "
@@ -118,6 +126,9 @@ JobState, JobPlan, StatusUpdate, PlanUpdate = (CLASSES[name] for name in (
     "CompactionJobState", "CompactionJobPlan", "CompactionJobStatusUpdate", "CompactionPlanUpdate"))
 AddBlock, GetPlan, UpdatePlan, Truncate = (CLASSES[name] for name in (
     "AddBlockMetadataRequest", "GetCompactionPlanUpdateRequest", "UpdateCompactionPlanRequest", "TruncateIndexRequest"))
+QueryRequest, QueryResponse, LabelsRequest, LabelsResponse, Labels = (CLASSES[name] for name in (
+    "QueryMetadataRequest", "QueryMetadataResponse", "QueryMetadataLabelsRequest", "QueryMetadataLabelsResponse", "Labels"))
+TenantsResponse, TenantResponse = (CLASSES[name] for name in ("GetTenantsResponse", "GetTenantResponse"))
 PollRequest, PollResponse, CompactedBlocks = (CLASSES[name] for name in (
     "PollCompactionJobsRequest", "PollCompactionJobsResponse", "CompactedBlocks"))
 
@@ -137,6 +148,19 @@ def decode(kind: Any, body: bytes, field: str = "message") -> Any:
 def encode(message: Message) -> bytes:
     """Return its bytes: known fields in the order of their numbers, then unknown ones as they came."""
     return message.SerializeToString(deterministic=True)
+
+
+def to_json(message: Message) -> str:
+    """Return a message as a line of JSON, by the names of the table."""
+    return json_format.MessageToJson(message, indent=None, preserving_proto_field_name=True)
+
+
+def from_json(kind: Any, body: bytes) -> Any:
+    """Return the message of this class in JSON. Raises DamagedMessage."""
+    try:
+        return json_format.Parse(body, kind())
+    except (json_format.ParseError, UnicodeDecodeError) as error:
+        raise DamagedMessage(f"no {kind.DESCRIPTOR.name} in JSON: {error}", 0, "JSON") from None
 
 
 def copied(message: Any) -> Any:

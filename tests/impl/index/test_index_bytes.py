@@ -144,7 +144,7 @@ def test_our_own_fields_are_those_that_pyroscopes_readers_skip():
         "Tombstones.index", "Tombstones.job", "Tombstones.handed_out", "ShardTombstone.unit_version",
         "CompactionJobState.heard", "CompactionJobState.paused", "QueryMetadataRequest.shards",
         "QueryMetadataLabelsRequest.shards",
-        "PolledStatusUpdate.deleted",
+        "PolledStatusUpdate.deleted", "PollCompactionJobsRequest.takes_overdue", "PollCompactionJobsResponse.overdue",
         "GetCompactionPlanUpdateRequest.deleted", "CompactionPlanUpdate.deleted"}
 
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from highwater.impl.codecs.index import names
-from highwater.impl.codecs.index.messages import IN_PROGRESS, SUCCESS, CompactedBlocks, PollRequest
+from highwater.impl.codecs.index.messages import IN_PROGRESS, SUCCESS, CompactedBlocks, LabelsRequest, PollRequest, QueryRequest
 from highwater.impl.index import replicated
 from highwater.impl.index.answers import OK
 from highwater.impl.index.config import Config, ConfigRefused, Level, S
@@ -45,6 +45,15 @@ async def leads(index: Index) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("it does not lead")
+
+
+async def first_leader(nodes: list[Index]) -> Index:
+    for _ in range(2000):
+        for one in nodes:
+            if one.node.state.role == LEADER and one.node.state.commit:
+                return one
+        await asyncio.sleep(0.01)
+    raise AssertionError("nobody leads")
 
 
 def texts(found: list) -> list[str]:
@@ -169,12 +178,7 @@ def test_three_nodes_have_equal_rows_and_followers_answer():
         made = worlds(disks=disks)
         async with AsyncExitStack() as stack:
             nodes = [await stack.enter_async_context(Index.open(made[name], CONFIG, name, "123", FAST)) for name in "123"]
-            for _ in range(2000):
-                leader = next((one for one in nodes if one.node.state.role == LEADER and one.node.state.commit), None)
-                if leader is not None:
-                    break
-                await asyncio.sleep(0.01)
-            assert leader is not None
+            leader = await first_leader(nodes)
             followers = [one for one in nodes if one is not leader]
             for number, item in enumerate(BLOCKS[:25]):
                 await leader.add(item)
@@ -185,6 +189,39 @@ def test_three_nodes_have_equal_rows_and_followers_answer():
             for one in followers:
                 await one.get("", 1, [])
             assert len({replicated.dump(one.node.value) for one in nodes}) == 1
+
+    run(work())
+
+
+def test_every_node_answers_queries_and_a_stale_answer_may_lack_what_is_new():
+    async def work():
+        made = worlds(*"123")
+        async with AsyncExitStack() as stack:
+            nodes = [await stack.enter_async_context(Index.open(made[name], CONFIG, name, "123", FAST)) for name in "123"]
+            leader = await first_leader(nodes)
+            lacking = 0
+            for number in range(9):
+                await leader.add(block(number, tenant=f"t{number}"))
+                asked = {"tenant_id": [f"t{number}"], "start_time": 1500, "end_time": 1500,
+                         "query": '{kind="cpu"}', "labels": ["kind"]}
+                for one in nodes:
+                    lacking += not (await one.query(QueryRequest(**asked), stale=True)).blocks
+                    (found,) = (await one.query(QueryRequest(**asked))).blocks
+                    assert found.id == block(number).id and list(found.datasets[0].labels) != []
+                    (pair,) = (await one.query_labels(LabelsRequest(**asked))).labels[0].labels
+                    assert (pair.name, pair.value) == ("kind", "cpu")
+                    assert list((await one.tenants()).tenant_ids) == [f"t{n}" for n in range(number + 1)]
+                    stats = (await one.tenant(f"t{number}")).stats
+                    assert (stats.data_ingested, stats.oldest_profile_time, stats.newest_profile_time) == (True, 1000, 2000)
+            assert lacking, "the stale reads were all fresh"
+            assert not (await leader.tenant("t9")).stats.data_ingested
+            for wrong in (QueryRequest(query="{}"), QueryRequest(tenant_id=["a"], query="{")):
+                with pytest.raises(InvalidArgument):
+                    await leader.query(wrong)
+            with pytest.raises(InvalidArgument):
+                await leader.tenant("")
+        with pytest.raises(NotRunning):
+            await leader.query(QueryRequest(tenant_id=["a"], query="{}"))
 
     run(work())
 

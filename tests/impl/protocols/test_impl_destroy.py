@@ -9,7 +9,7 @@ from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import mutants_of
 from highwater.dst.scripts.destroy import SCRIPTS
 from highwater.dst.simulate import simulate
-from highwater.impl.codecs.destroyed import HARD, SOFT, mark_of, pins_of
+from highwater.impl.codecs.destroyed import HARD, SEALED, SOFT, mark_of, pins_of
 from highwater.impl.codecs.json.manifest import DATABASE
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec, Phase
@@ -17,6 +17,7 @@ from highwater.impl.codecs.slatedb.tables import ExternalDb
 from highwater.impl.errors import Indefinite, OutcomeUnknown
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols import checkpoints, destroy
+from highwater.impl.protocols.boundary_object import InvalidBoundary
 from highwater.impl.protocols.destroy import InvalidDeletion
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed
 from highwater.impl.protocols.sequenced_metadata import MetadataStore
@@ -117,6 +118,20 @@ def test_a_destroy_that_dies_anywhere_is_resumed(scene, applied):
             assert died < 2 and await scene.left() == ["db/gc/manifest.boundary"], number
 
     run(go())
+
+
+def test_a_file_that_comes_late_is_told_from_a_boundary_that_somebody_moved():
+    async def work(boundary: int, why: str) -> None:
+        scene = Scene(DATABASE)
+        one = await scene.begin()
+        await one.advance_boundary(boundary)
+        with pytest.raises(InvalidBoundary, match=why):
+            await scene.client().current()
+        with pytest.raises(InvalidBoundary, match=why):
+            await one.current()
+
+    run(work(SEALED, "what was here is destroyed for good, and file 1 was put later"))
+    run(work(7, "was 7, but the latest file is 1: no collector puts the boundary"))
 
 
 def test_a_checkpoint_that_is_taken_meanwhile_stops_a_hard_mark(scene):

@@ -1,0 +1,415 @@
+"""highwater index: serve a metadata index, add to it and query it, back it up, restore it, check a folder."""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.table import Table
+
+from highwater.cli.console import console, refuse
+from highwater.cli.raft import Authority, Certificate, Key, address_of, nodes_of
+from highwater.cli.raft import finish as finish_node
+from highwater.gate.exits import BAD_INPUT, INCOMPLETE, SAFETY
+from highwater.impl.errors import Indefinite
+
+app = typer.Typer(no_args_is_help=True)
+Result = TypeVar("Result")
+LOOPBACK = "127.0.0.1:4040"
+
+At = Annotated[str, typer.Option("--at", help="where nodes serve their API: HOST:PORT, or 1=HOST:PORT,2=HOST:PORT,..")]
+Tenants = Annotated[list[str], typer.Option("--tenant", help="whose data; may be given several times")]
+Start = Annotated[int, typer.Option("--start", help="of the time range: ms since 1970, inclusive")]
+End = Annotated[int, typer.Option("--end", help="of the time range: ms since 1970, inclusive")]
+Labels = Annotated[list[str] | None, typer.Option("--label", help="a label to show; may be given several times")]
+Shards = Annotated[list[int] | None, typer.Option("--shard", help="of these shards only; may be given several times")]
+Selector = Annotated[str, typer.Argument(help="which datasets: '{service_name=\"api\"}'")]
+Stale = Annotated[bool, typer.Option("--stale", help="take what the first node has, which may lack what is new")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON, one object a line")]
+
+
+@app.callback()
+def index() -> None:
+    """Run a metadata index, and ask it."""
+
+
+@app.command("serve")
+def serve_command(
+        folder: Annotated[Path, typer.Argument(help="the node's own folder; it is made if it is missing")],
+        node: Annotated[str, typer.Option("--node", help="the name of this node")] = "1",
+        peers: Annotated[str | None, typer.Option("--peers", help="all nodes of a cluster, where they dial each other: "
+                                                  "1=HOST:PORT,2=HOST:PORT,.. [default: this node alone]")] = None,
+        api: Annotated[str, typer.Option("--api", help="HOST:PORT at which programs ask this node")] = LOOPBACK,
+        apis: Annotated[str | None, typer.Option("--apis", help="the same of all nodes, to be told to who asks the wrong one: "
+                                                 "1=HOST:PORT,..")] = None,
+        cluster: Annotated[str, typer.Option("--cluster", help="the index's name: nodes of another one are refused")] = "main",
+        metrics: Annotated[int | None, typer.Option("--metrics", min=0, max=65535, help="serve metrics for Prometheus on this "
+                                                    "port of the loopback address")] = None,
+        authority: Authority = None, certificate: Certificate = None, key: Key = None,
+        insecure: Annotated[bool, typer.Option("--insecure", help="listen beyond the loopback address without "
+                                               "certificates")] = False,
+        semantics: Annotated[str, typer.Option("--semantics", help="compat: as Pyroscope; prometheus: a missing label is "
+                                               "empty")] = "compat",
+        limit: Annotated[list[str] | None, typer.Option("--limit", help="NAME=NUMBER of impl/index/service/limits.py")] = None,
+        setting: Annotated[list[str] | None, typer.Option("--set", help="NAME=NUMBER of impl/index/config.py; equal on all "
+                                                          "nodes")] = None,
+        cached_datasets: Annotated[int, typer.Option("--cached-datasets", min=0, help="whose columns are kept for "
+                                                     "queries")] = 2_000_000,
+        tick_ms: Annotated[int, typer.Option("--tick-ms", min=10, max=10_000, help="a follower waits 10 to 20 ticks before it "
+                                             "stands for election")] = 100,
+        snapshot_entries: Annotated[int, typer.Option("--snapshot-entries", min=1,
+                                                      help="from one snapshot to the next")] = 10_000,
+        quiet: Annotated[bool, typer.Option("--quiet", help="log troubles only")] = False) -> None:
+    """Run one node until SIGTERM or Ctrl-C. The exit code is 0 then, and 3 if its disk failed."""
+    from highwater.cluster.server import OPTIONS
+    from highwater.impl.index.config import Config
+    from highwater.impl.index.query.matching import SEMANTICS
+    from highwater.impl.index.service.limits import Limits
+    from highwater.index.server import Settings, serve
+
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING if quiet else logging.INFO, force=True)
+    known = nodes_of(peers) if peers else {}
+    if known and node not in known:
+        refuse(f"node {node!r} is none of those in --peers: {', '.join(known)}")
+    if semantics not in SEMANTICS:
+        refuse(f"--semantics {semantics!r}: write {' or '.join(SEMANTICS)}")
+    limits = changed(Limits(), limit or [], "--limit")
+    if why := limits.refusal():
+        refuse(f"--limit: {why}")
+    settings = Settings(str(folder), node, known, address_of(api), nodes_of(apis) if apis else {}, cluster,
+                        changed(Config(), setting or [], "--set"), limits, semantics, cached_datasets,
+                        files_of(authority, certificate, key), insecure, metrics,
+                        OPTIONS._replace(tick_ms=tick_ms, snapshot_entries=snapshot_entries))
+    why = finish(serve(settings))
+    if why:
+        refuse(f"node {node!r} stopped: {why}", INCOMPLETE)
+
+
+def changed(of: Any, given: list[str], option: str) -> Any:
+    """Return a NamedTuple of numbers with those that are given as NAME=NUMBER."""
+    for text in given:
+        name, _, number = text.partition("=")
+        if name not in of._fields or not isinstance(getattr(of, name), int):
+            names = ", ".join(field for field in of._fields if isinstance(getattr(of, field), int))
+            refuse(f"{option} {text!r}: the names are {names}")
+        if not number.isdigit():
+            refuse(f"{option} {text!r}: write {name}=NUMBER")
+        of = of._replace(**{name: int(number)})
+    return of
+
+
+@app.command("add")
+def add_command(files: Annotated[list[Path], typer.Argument(help="objects with a footer, or metadata as JSON (*.json)")],
+                at: At = LOOPBACK, authority: Authority = None, certificate: Certificate = None, key: Key = None) -> None:
+    """Add the blocks of local files. It may be repeated: what is in the index already changes nothing."""
+    from highwater.impl.codecs.index.messages import CLASSES
+
+    blocks = [block_of(file) for file in files]
+    for file, block in zip(files, blocks):
+        asked(at, files_of(authority, certificate, key), CLASSES["AddBlockRequest"](block=block))
+        console.print(f"{file}: block {block.id} is in the index", markup=False)
+
+
+def block_of(file: Path) -> Any:
+    """Return the metadata in a file: JSON, or an object whose footer has it."""
+    from highwater.impl.codecs.codec import Undecodable
+    from highwater.impl.codecs.index.footer import metadata_of
+    from highwater.impl.codecs.index.messages import BlockMeta, from_json
+
+    try:
+        body = file.read_bytes()
+        return from_json(BlockMeta, body) if file.suffix == ".json" else metadata_of(body, len(body))
+    except OSError as error:
+        refuse(f"{file}: {error.strerror}")
+    except Undecodable as error:
+        refuse(f"{file}: it has no metadata of a block: {error}")
+
+
+@app.command("query")
+def query_command(selector: Selector, tenant: Tenants, start: Start, end: End, label: Labels = None, shard: Shards = None,
+                  at: At = LOOPBACK, stale: Stale = False, as_json: AsJson = False, authority: Authority = None,
+                  certificate: Certificate = None, key: Key = None) -> None:
+    """Show the blocks with datasets of these tenants and times for which the selector holds."""
+    from highwater.impl.codecs.index.messages import QueryRequest, to_json
+
+    request = QueryRequest(tenant_id=tenant, start_time=start, end_time=end, query=selector, labels=label, shards=shard)
+    blocks = asked(at, files_of(authority, certificate, key), request, stale).blocks
+    if as_json:
+        for block in blocks:
+            print(to_json(block))
+        return
+    table = Table("block", "tenant", "shard", "level", "from", "to", "bytes", "datasets")
+    for block in blocks:
+        strings = block.string_table
+        table.add_row(block.id, strings[block.tenant], str(block.shard), str(block.compaction_level), str(block.min_time),
+                      str(block.max_time), f"{block.size:,}", ", ".join(strings[of.name] for of in block.datasets))
+    console.print(table)
+
+
+@app.command("labels")
+def labels_command(selector: Selector, tenant: Tenants, start: Start, end: End, label: Labels = None, shard: Shards = None,
+                   at: At = LOOPBACK, stale: Stale = False, as_json: AsJson = False, authority: Authority = None,
+                   certificate: Certificate = None, key: Key = None) -> None:
+    """Show each combination of values of some labels in the datasets that `query` would find."""
+    from highwater.impl.codecs.index.messages import LabelsRequest
+
+    request = LabelsRequest(tenant_id=tenant, start_time=start, end_time=end, query=selector, labels=label, shards=shard)
+    sets = asked(at, files_of(authority, certificate, key), request, stale).labels
+    if as_json:
+        for one in sets:
+            print(json.dumps({pair.name: pair.value for pair in one.labels}))
+        return
+    table = Table(*(label or ["no label was asked for"]))
+    for one in sets:
+        table.add_row(*(pair.value for pair in one.labels))
+    console.print(table)
+
+
+@app.command("tenants")
+def tenants_command(at: At = LOOPBACK, stale: Stale = False, as_json: AsJson = False, authority: Authority = None,
+                    certificate: Certificate = None, key: Key = None) -> None:
+    """Show the tenants, and from when to when they have data."""
+    from highwater.impl.codecs.index.messages import CLASSES
+
+    files = files_of(authority, certificate, key)
+    table = Table("tenant", "from", "to")
+    for name in asked(at, files, CLASSES["GetTenantsRequest"](), stale).tenant_ids:
+        stats = asked(at, files, CLASSES["GetTenantRequest"](tenant_id=name), stale).stats
+        if as_json:
+            print(json.dumps({"tenant": name, "from_ms": stats.oldest_profile_time, "to_ms": stats.newest_profile_time}))
+        table.add_row(name, str(stats.oldest_profile_time), str(stats.newest_profile_time))
+    if not as_json:
+        console.print(table)
+
+
+@app.command("work")
+def work_command(store: Annotated[str, typer.Argument(help="where the objects are: a folder, file://, s3://BUCKET/PREFIX")],
+                 at: At = LOOPBACK, authority: Authority = None, certificate: Certificate = None, key: Key = None,
+                 poll_ms: Annotated[int, typer.Option("--poll-ms", min=10, help="between two polls without a job")] = 5_000,
+                 renew_ms: Annotated[int, typer.Option("--renew-ms", min=10, help="between two reports of a job; well below "
+                                                       "the lease")] = 5_000,
+                 once: Annotated[bool, typer.Option("--once", help="do one job, if there is one, and end")] = False) -> None:
+    """Compact the objects of an index: take jobs, merge, report, delete, until SIGTERM or Ctrl-C."""
+    from highwater.impl.index.compaction.worker import Options
+
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, force=True)
+    done = finish(worked(store, places_of(at), files_of(authority, certificate, key), Options(poll_ms, renew_ms), once))
+    if once:
+        console.print("one job is done" if done else "there was no job, or it failed")
+
+
+async def worked(url: str, places: Mapping[str, Any], files: Any, options: Any, once: bool) -> bool:
+    """Work until a signal, or once; return whether the last poll gave a job."""
+    import signal
+
+    from highwater.impl.index.compaction.worker import Worker
+    from highwater.impl.stores.system import open_store, system_world
+    from highwater.index.client import Client
+
+    try:
+        world = system_world(open_store(url))
+    except ValueError as error:
+        refuse(str(error))
+    async with Client(places, files, 10.0) as client:
+        worker = Worker(world, client.call, options)
+        if once:
+            return await worker.once()
+        working = asyncio.ensure_future(worker.run())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+        try:
+            await working
+        except asyncio.CancelledError:
+            return False
+        return False
+
+
+@app.command("status")
+def status_command(at: At = LOOPBACK, as_json: AsJson = False, authority: Authority = None, certificate: Certificate = None,
+                   key: Key = None) -> None:
+    """Ask each node how it is. The exit code is 0 if all answer and agree on a leader, otherwise 3."""
+    found = finish(told_by_all(places_of(at), files_of(authority, certificate, key)))
+    columns = ("role", "term", "leader", "commit", "applied", "snapshot", "units", "queued", "jobs", "tombstones")
+    table = Table("node", "address", *columns)
+    for place, told in found.items():
+        if as_json:
+            print(json.dumps({"address": place, **(told if isinstance(told, dict) else {"error": told})}))
+        elif isinstance(told, str):
+            table.add_row("", place, f"[red]{told}[/]")
+        else:
+            table.add_row(told["node"], place, *(f"{told[name]:,}" if isinstance(told[name], int) else told[name] or "unknown"
+                                                 for name in columns))
+    if not as_json:
+        console.print(table)
+    leaders = {told["leader"] if isinstance(told, dict) else "" for told in found.values()}
+    if len(leaders) != 1 or "" in leaders:
+        raise typer.Exit(INCOMPLETE)
+
+
+async def told_by_all(places: Mapping[str, Any], files: Any) -> dict[str, Any]:
+    """Return what each node says of itself, or why it says nothing, by its address."""
+    from highwater.impl.errors import StoreError
+    from highwater.impl.stores.grpc_calls import Channel
+    from highwater.index.operator import STATUS
+
+    async def told(address: Any) -> Any:
+        async with Channel(address, files) as channel:
+            try:
+                return json.loads(await channel.call(STATUS, b"", 5.0))
+            except StoreError as error:
+                return str(error)
+
+    answers = await asyncio.gather(*(told(address) for address in places.values()))
+    return {str(address): answer for address, answer in zip(places.values(), answers)}
+
+
+@app.command("snapshot")
+def snapshot_command(file: Annotated[Path, typer.Argument(help="the backup to write; nothing may be there")],
+                     at: At = LOOPBACK, authority: Authority = None, certificate: Certificate = None, key: Key = None) -> None:
+    """Write a backup: all that is acknowledged by now."""
+    from highwater.impl.codecs.codec import Undecodable
+    from highwater.impl.codecs.index.snapshot import decode
+
+    if file.exists():
+        refuse(f"{file} is there: give a name that is free")
+    body = finish(backed_up(places_of(at), files_of(authority, certificate, key)))
+    try:
+        position, rows = decode(body)
+    except Undecodable as error:
+        refuse(f"the backup came damaged, and nothing was written: {error}", INCOMPLETE)
+    written(file, body)
+    console.print(f"{file}: {len(rows):,} rows up to entry {position.index:,} of term {position.term:,}, {len(body):,} bytes",
+                  markup=False)
+
+
+async def backed_up(places: Mapping[str, Any], files: Any) -> bytes:
+    from highwater.impl.errors import StoreError
+    from highwater.impl.stores.grpc_calls import Channel
+    from highwater.index.operator import SNAPSHOT
+
+    last: StoreError | None = None
+    for address in places.values():
+        async with Channel(address, files) as channel:
+            try:
+                return b"".join([part async for part in parts_of(channel, SNAPSHOT)])
+            except StoreError as error:
+                last = error
+    assert last is not None
+    raise last
+
+
+def parts_of(channel: Any, path: str) -> AsyncIterator[bytes]:
+    return channel.parts(path, b"", 600.0)
+
+
+def written(file: Path, body: bytes) -> None:
+    """Write a file whole and durably, or not at all."""
+    temporary = file.with_name(file.name + ".part")
+    try:
+        with temporary.open("xb") as out:
+            out.write(body)
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.rename(file)
+    except OSError as error:
+        refuse(f"{temporary}: {error.strerror}", INCOMPLETE)
+
+
+@app.command("restore")
+def restore_command(
+        backup: Annotated[Path, typer.Argument(help="what `snapshot` has written")],
+        folder: Annotated[Path, typer.Argument(help="an empty folder, or none yet")],
+        cluster: Annotated[str, typer.Option("--cluster", help="the name of the new index: another one than of the old")],
+        node: Annotated[str, typer.Option("--node", help="the name of the node that the folder is for")] = "1",
+        peers: Annotated[str | None, typer.Option("--peers", help="all nodes of the new cluster, as for `serve`; restore the "
+                                                  "same backup for each")] = None) -> None:
+    """Make the folder of a node of a new index from a backup. Then serve it."""
+    from highwater.impl.raft.identity import FolderIdentity
+    from highwater.impl.stores.folder_disk import FolderDisk
+    from highwater.index.restore import restore
+
+    names = tuple(sorted(nodes_of(peers))) if peers else (node,)
+    if node not in names:
+        refuse(f"node {node!r} is none of those in --peers: {', '.join(names)}")
+    try:
+        body = backup.read_bytes()
+    except OSError as error:
+        refuse(f"{backup}: {error.strerror}")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        refuse(f"{folder} has something in it: a backup is restored into an empty folder only")
+    position = finish(restore(body, FolderDisk(str(folder)), FolderIdentity(cluster, node, names)))
+    console.print(f"{folder}: node {node!r} of index {cluster!r} begins behind entry {position.index:,}", markup=False)
+
+
+@app.command("check")
+def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a node that does not run, or a copy")]) -> None:
+    """Check the log, the snapshot and the rows in it, and change nothing. The exit code is 10 if something is wrong."""
+    from highwater.cluster.check import NoFolder
+    from highwater.impl.raft.segments import number_of
+    from highwater.impl.stores.folder_disk import FolderDisk
+    from highwater.index.check import checked
+
+    if not folder.is_dir() or not any(number_of(name) is not None for name in os.listdir(folder)):
+        refuse(f"{folder} is no folder of a node: no segment of a log is in it")
+    try:
+        found = finish(checked(FolderDisk(str(folder))))
+    except NoFolder as error:
+        refuse(f"{folder}: {error}")
+    of = found.content
+    console.print(f"{folder}: node {of.node!r}, snapshot up to entry {of.snapshot.index:,} with {found.units:,} units and "
+                  f"{found.blocks:,} blocks, log {of.first:,} to {of.last:,}", markup=False)
+    for line in found.wrong:
+        console.print(line, markup=False)
+    if found.wrong:
+        raise typer.Exit(SAFETY)
+    console.print("nothing is wrong")
+
+
+# --- what the commands share
+
+
+def asked(at: str, files: Any, request: Any, stale: bool = False) -> Any:
+    """Ask the nodes one thing."""
+    return finish(answered(places_of(at), files, request, stale))
+
+
+async def answered(places: Mapping[str, Any], files: Any, request: Any, stale: bool) -> Any:
+    from highwater.index.client import Client
+
+    async with Client(places, files, 5.0) as client:
+        return await client.call(request, stale)
+
+
+def finish(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run to the end. A refusal is one line and exit code 2, a missing answer 3."""
+    from highwater.impl.index.config import ConfigRefused
+
+    async def whole() -> Result:
+        try:
+            return await work
+        except ConfigRefused as error:
+            refuse(str(error), BAD_INPUT)
+        except Indefinite as error:
+            refuse(str(error), INCOMPLETE)
+
+    return finish_node(whole())
+
+
+def places_of(text: str) -> dict[str, Any]:
+    """Parse "host:port" or "1=host:port,2=host:port"."""
+    return nodes_of(text) if "=" in text else {"": address_of(text)}
+
+
+def files_of(authority: str | None, certificate: str | None, key: str | None) -> Any:
+    """Return the three files of certificates, or None of none. Refuses a part of them."""
+    from highwater.impl.stores.certificates import Files
+
+    if not authority and not certificate and not key:
+        return None
+    if not (authority and certificate and key):
+        refuse("give all of --tls-ca, --tls-cert and --tls-key, or none of them")
+    return Files(authority, certificate, key)

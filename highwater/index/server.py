@@ -1,0 +1,164 @@
+"""Safety: a program that is told that its block was added finds it at every node, whichever it asks.
+
+One process of an index: a node of Raft in a folder, alone or in a cluster, and the API on one address.
+"""
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from highwater.cluster import server as replicas
+from highwater.cluster import status
+from highwater.cluster.metrics import serving_metrics
+from highwater.cluster.service import Service as Replicated
+from highwater.impl.errors import TaskCancelled
+from highwater.impl.index.config import Config, checked
+from highwater.impl.index.library import Index
+from highwater.impl.index.query.columns import CACHED_DATASETS
+from highwater.impl.index.query.matching import COMPAT
+from highwater.impl.index.replicated import machine
+from highwater.impl.index.service.limits import Limits
+from highwater.impl.index.service.service import Reply, Service
+from highwater.impl.node_world import NodeWorld
+from highwater.impl.raft import identity
+from highwater.impl.raft.identity import FolderIdentity
+from highwater.impl.raft.node import Node, Options
+from highwater.impl.stores.certificates import Files, check_encrypted, loaded
+from highwater.impl.stores.folder_disk import FolderDisk
+from highwater.impl.stores.grpc_calls import Asked, serving
+from highwater.impl.stores.node_system import LocalNet, SystemSignals
+from highwater.impl.stores.stream_net import Address
+from highwater.impl.stores.system import Counters, SystemClock, Ulids
+from highwater.index.operator import Operator
+
+log = logging.getLogger("highwater")
+API = Address("127.0.0.1", 4040)
+
+
+class Settings(NamedTuple):
+    """The settings of one process of an index. `peers`: where the nodes of a cluster dial each other; none: it is alone.
+
+    `apis`: where the nodes serve their clients, for those who ask a node that does not lead.
+    """
+
+    folder: str
+    node: str = "1"
+    peers: Mapping[str, Address] = {}
+    api: Address = API
+    apis: Mapping[str, Address] = {}
+    cluster: str = "main"
+    config: Config = Config()
+    limits: Limits = Limits()
+    semantics: str = COMPAT
+    cached_datasets: int = CACHED_DATASETS
+    files: Files | None = None  # certificates, for the API and between nodes
+    insecure: bool = False
+    metrics_port: int | None = None
+    options: Options = replicas.OPTIONS
+
+
+class Server:
+    """One running process of an index. `port`: of the API."""
+
+    def __init__(self, settings: Settings, node: Node, counters: Counters):
+        self.settings, self.node, self.counters, self.port = settings, node, counters, 0
+        self.index = Index(node, node.world, settings.config, settings.cached_datasets, settings.limits.answer_bytes)
+        self.service = Service(self.index, settings.limits, settings.semantics)
+        self.operator = Operator(node, settings.cluster, self.service)
+
+    async def answer(self, path: str, body: bytes, stale: bool) -> Reply:
+        """Answer a call, with the address of the node to ask instead if there is one."""
+        reply = await self.operator.call(path, body) or await self.service.call(path, body, stale)
+        if reply.leader in self.settings.apis:
+            return reply._replace(leader=f"{reply.leader}={self.settings.apis[reply.leader]}")
+        return reply
+
+    def page(self) -> str:
+        """Return the metrics, as text for Prometheus."""
+        return self.operator.metrics(self.counters)
+
+    async def ended(self) -> str:
+        """Return why the node stopped, once it has. Raises what a task of it raised."""
+        assert self.node.keeper is not None
+        try:
+            await self.node.keeper
+        except TaskCancelled:
+            pass  # of `close`
+        return self.node.stopped
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncGenerator[Server]:
+    """Give one running process of an index, and close it at the end of the context.
+
+    Raises ConfigRefused, DiskLocked, OtherNode, Damaged, OtherVersion, AddressInUse, NotEncrypted, BadCertificate, DiskFull,
+    DiskFailed.
+    """
+    checked(settings.config)
+    check_encrypted(settings.api.host, loaded(settings.files) if settings.files else None, settings.insecure)
+    async with joined(settings) if settings.peers else alone(settings) as (node, counters):
+        server = Server(settings, node, counters)
+        asked = Asked(server.answer, server.operator.streams())
+        async with serving_metrics(settings.metrics_port, server.page), serving(
+                settings.api, asked, settings.files, settings.insecure, settings.limits.request_bytes) as server.port:
+            yield server
+
+
+@asynccontextmanager
+async def joined(settings: Settings) -> AsyncGenerator[tuple[Node, Counters]]:
+    """Give an open node of a cluster."""
+    replicated = Replicated(machine(settings.config), no_query)
+    tls = loaded(settings.files) if settings.files else None
+    of = replicas.Settings(settings.folder, settings.node, settings.peers, replicated, settings.cluster, tls=tls,
+                          insecure=settings.insecure, options=settings.options, takes_clients=False)
+    async with replicas.running(of) as server:
+        yield server.node, server.counters
+
+
+@asynccontextmanager
+async def alone(settings: Settings) -> AsyncGenerator[tuple[Node, Counters]]:
+    """Give an open node without others, and without a socket."""
+    counters, folder = Counters(), FolderDisk(settings.folder)
+    disk = status.timed(folder, counters, time.perf_counter)
+    mine = FolderIdentity(settings.cluster, settings.node, (settings.node,))
+    world = NodeWorld(disk, LocalNet(settings.node, {}), SystemClock(), SystemSignals(), Ulids(), counters)
+    try:
+        await disk.lock()
+        known = await identity.check(disk, mine)
+        node = await Node.open(world, settings.node, (settings.node,), machine(settings.config), settings.options)
+        try:
+            if not known:
+                await identity.write(disk, mine)
+            yield node, counters
+        finally:
+            await node.close()
+    finally:
+        await folder.close()
+
+
+def no_query(state: object, body: bytes) -> bytes:
+    return b""  # clients are refused before it is asked
+
+
+async def serve(settings: Settings) -> str:
+    """Run a process of an index until SIGTERM or SIGINT. Return why its node stopped, if it did so by itself; "" otherwise.
+
+    Raises what `running` raises.
+    """
+    asked = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    async with running(settings) as server:
+        log.info("node %r of index %r serves its API at %s", settings.node, settings.cluster,
+                 settings.api._replace(port=server.port))
+        ended, asking = asyncio.ensure_future(server.ended()), asyncio.ensure_future(asked.wait())
+        await asyncio.wait((ended, asking), return_when=asyncio.FIRST_COMPLETED)
+        asking.cancel()
+        if ended.done():
+            return ended.result()
+        ended.cancel()
+        return ""

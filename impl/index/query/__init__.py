@@ -1,0 +1,1 @@
+"""The metadata index: a state machine on ordered rows, fed by a replicated log."""

@@ -1,0 +1,45 @@
+"""Safety: an answer has a block's matching datasets only, with a table of strings that has nothing else.
+
+Blocks come in the order of tenants, shards, partitions, ULIDs. Of a dataset's labels the answer has the requested ones of each
+set that satisfies the matchers; without requested labels it has none.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from highwater.impl.codecs.index.labels import flat
+from highwater.impl.codecs.index.messages import BlockMeta, decode
+from highwater.impl.codecs.index.strings import exported
+from highwater.impl.index.query.found import Found
+from highwater.impl.index.query.matching import Pair
+
+
+def projected(sets: Sequence[Sequence[Pair]], names: Sequence[int]) -> list[int]:
+    """Return the labels of these names in each set, in the order of the names; what a set lacks is left out."""
+    groups = []
+    for pairs in sets:
+        values = dict(reversed(pairs))  # the first one counts if a name is there twice
+        groups.append(tuple((name, values[name]) for name in names if name in values))
+    return flat(groups)
+
+
+def blocks_of(found: Found, labels: Sequence[str]) -> Iterator[Any]:
+    """Yield a BlockMeta for each block of a unit that has a matching dataset."""
+    columns = found.columns
+    table = columns.strings
+    names = [table.index[name] for name in labels if name and name in table.index]
+    shown = {number: projected(sets, names) for number, sets in found.sets.items()} if labels else {}
+    block, made = -1, None
+    for number, place, of in zip(columns.block[found.hits].tolist(), columns.place[found.hits].tolist(),
+                                 columns.labels[found.hits].tolist()):
+        if number != block:
+            if made is not None:
+                yield exported(table.strings, made)
+            block, made = number, decode(BlockMeta, columns.blocks[number])
+            datasets = list(made.datasets)
+            del made.datasets[:]
+        one = datasets[place]
+        one.labels[:] = shown.get(of, ())
+        made.datasets.append(one)
+    if made is not None:
+        yield exported(table.strings, made)
