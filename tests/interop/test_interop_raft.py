@@ -237,7 +237,7 @@ def difference(ours: Seen, theirs: Seen) -> dict[str, tuple[Any, Any]]:
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return etcd.built(".")
+    return etcd.commanded()
 
 
 @pytest.mark.parametrize("nodes", (3, 5))

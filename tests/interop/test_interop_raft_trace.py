@@ -27,7 +27,8 @@ from highwater.traces.refine import Failure
 from tests.support import etcd
 
 pytestmark = pytest.mark.interop
-DRAWN = int(os.environ.get("HIGHWATER_DRAWN", 20))
+ENOUGH = 20  # traces of a setting, of which one meets each witness
+DRAWN = int(os.environ.get("HIGHWATER_DRAWN", ENOUGH))
 SETTINGS = ((), ("-prevote",), ("-prevote", "-checkquorum"))
 EDITED, PLACES, BUGGY = 5, 4, 100
 Line = dict[str, Any]
@@ -37,7 +38,7 @@ WITNESSES = {name: holds for name, (role, holds) in model.SOMETIMES.items() if r
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return etcd.built("./traced", "-tags", "with_tla")
+    return etcd.traced()
 
 
 def recorded(program: Path, seed: int, *flags: str) -> list[str]:
@@ -80,7 +81,8 @@ def test_etcds_trace_refines_our_model(program, nodes, flags):
         failure = judged(recorded(program, seed, "-nodes", str(nodes), "-steps", "600", *flags), met)
         assert failure is None, f"seed {seed}: {failure.message}"
     print(f"\n{nodes} nodes, {' '.join(flags) or 'no flags'}: {dict(met)}")
-    assert all(met[name] for name in (*WITNESSES, "snapshots", "restarts") if nodes == 3 or name != "CommittedBeforeOwnSync")
+    needed = [name for name in (*WITNESSES, "snapshots", "restarts") if nodes == 3 or name != "CommittedBeforeOwnSync"]
+    assert DRAWN < ENOUGH or all(met[name] for name in needed)
 
 
 # --- traces of servers that did something else
@@ -267,7 +269,7 @@ def test_etcd_with_a_bug_is_convicted(bug, tmp_path):
     (module / file).write_text(text.replace(old, new, 1))
     with open(sources / "go.mod", "a") as go_mod:
         go_mod.write(f"\nreplace go.etcd.io/raft/v3 => {module}\n")
-    assert not (problem := etcd.built_at(program, sources, "./traced", "-tags", "with_tla")), problem
+    assert not (problem := etcd.traced_at(program, sources)), problem
     for seed in range(BUGGY):
         if failure := judged(recorded(program, seed, "-steps", "1000")):
             print(f"\n{bug}: seed {seed}, {failure.signature}: {failure.message}")
