@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from highwater.dst.scripts.replicated.disks import ScriptDisk, run
 from highwater.impl.raft import identity
 from highwater.impl.raft.faults import Damaged, OtherNode
 from highwater.impl.raft.identity import FolderIdentity
@@ -29,6 +30,13 @@ def written() -> MemoryDisk:
 def test_a_folder_knows_whose_it_is_once_it_was_written():
     assert not checked(MemoryDisk()) and checked(written())
     assert [*written().files] == [identity.FILE]
+
+
+def test_an_identity_survives_a_crash():
+    disk = ScriptDisk()
+    run(identity.write(disk, MINE))
+    assert [*disk.durable_names] == [identity.FILE]
+    assert identity.decoded(disk.durable_names[identity.FILE].durable) == MINE
 
 
 def test_an_unfinished_identity_is_none():
