@@ -11,6 +11,7 @@ from bench import (
     exploration,
     exploration_on_disk,
     gate,
+    index_queries,
     metadata_index,
     proof,
     recording,
@@ -24,7 +25,7 @@ from bench import (
 from bench.peers import simulators
 
 ALL = {"exploration": exploration, "exploration_on_disk": exploration_on_disk, "simulation": simulation, "database": database,
-       "metadata_index": metadata_index,
+       "metadata_index": metadata_index, "index_queries": index_queries,
        "simulators": simulators, "shrinking": shrinking, "proof": proof, "recording": recording, "checking": checking,
        "refinement": refinement, "replication": replication, "strangers": strangers,
        "client_test": client_test, "tables": tables,

@@ -16,7 +16,7 @@ from highwater.impl.codecs.index.rows import U64, Block, Times, Unit
 from highwater.impl.codecs.index.strings import exported
 from highwater.impl.index import removed, units
 from highwater.impl.index.kv import Rows, under
-from highwater.impl.index.query.found import all_units
+from highwater.impl.index.query.catalogue import all_units
 from highwater.impl.index.replicated import load
 from highwater.impl.index.validate import invalid_block
 from highwater.impl.node_world import Disk

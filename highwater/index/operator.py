@@ -10,7 +10,7 @@ from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index.messages import CLASSES, DamagedMessage, decode, encode
 from highwater.impl.index import replicated
 from highwater.impl.index.kv import Rows, under
-from highwater.impl.index.query.found import all_units
+from highwater.impl.index.query.catalogue import all_units
 from highwater.impl.index.service.codes import INVALID_ARGUMENT, OK
 from highwater.impl.index.service.service import METHODS, Reply, Service
 from highwater.impl.raft.entries import last_index

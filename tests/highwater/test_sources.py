@@ -55,7 +55,8 @@ def test_no_number_of_the_index_is_left_out():
 def test_what_a_requirement_of_the_index_names_is_a_test_or_an_issue(number, where):
     named = re.findall(r"`([^`]+)`", where)
     assert named or re.search(r"issue 2[5-8]", where), f"requirement {number} is nowhere: {where}"
-    tests = "\n".join(path.read_text() for path in sorted((ROOT / "tests/impl/index").glob("test_*.py")))
+    tests = "\n".join(path.read_text() for of in ("tests/impl/index", "tests/index", "tests/interop")
+                      for path in sorted((ROOT / of).glob("test_*.py")))
     for name in named:
         assert f"def {name}(" in tests, f"requirement {number} names {name}, which is no test of the index"
 

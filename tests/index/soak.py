@@ -32,7 +32,7 @@ QUERY = "/metastore.v1.MetadataQueryService/QueryMetadata"
 
 
 class Soak:
-    """What was written, what was told, and what is wrong."""
+    """A run: the data that were written, the answers that came, and what is wrong."""
 
     def __init__(self, cluster: Cluster, folder: Path, seed: int):
         self.cluster, self.folder, self.random = cluster, folder, Random(seed)

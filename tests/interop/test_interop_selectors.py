@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from highwater.impl.index.query.matching import PROMETHEUS, conditions_of, satisfies
-from highwater.impl.index.query.selector import InvalidSelector, Matcher, parse
+from highwater.impl.index.query.matching import PROMETHEUS, holding, label_sets
+from highwater.impl.index.query.selector import InvalidSelector, parse
 from tests.support.go import built
 
 pytestmark = pytest.mark.interop
@@ -32,6 +32,10 @@ WORDS = ("a", "b", "m", "le", "a:b", ":x", "sum", "by", "on", "On", "bool", "or"
          "fill_left", "group_left", "ATAN2", "start", "range", "step", "limitk", "without", "ignoring", "__name__")
 VALUES = ("", "x", "y", "a", "b", "B", "a\nb", "é", "xy", "A", "aa", r"\d", "5", "abc")
 SETS: list[dict[str, str]] = [{}, {"__name__": "m"}, *({name: value} for name in ("a", "b") for value in VALUES)]
+
+STRINGS = ["", *dict.fromkeys(text for labels in SETS for pair in labels.items() for text in pair if text)]
+INDEX = {text: number for number, text in enumerate(STRINGS)}
+OURS = label_sets([tuple((INDEX[name], INDEX[value]) for name, value in labels.items()) for labels in SETS])
 
 
 def quoted(draw: Random) -> str:
@@ -69,14 +73,7 @@ def ours(text: str) -> dict[str, Any]:
     except InvalidSelector as error:
         return {"error": str(error)}
     return {"matchers": [[shown(part) for part in matcher] for matcher in matchers],
-            "match": [holds(matchers, labels) for labels in SETS]}
-
-
-def holds(matchers: tuple[Matcher, ...], labels: dict[str, str]) -> bool:
-    strings = ["", *dict.fromkeys(text for pair in labels.items() for text in pair if text)]
-    index = {text: number for number, text in enumerate(strings)}
-    conditions = conditions_of(matchers, strings, index, PROMETHEUS)
-    return satisfies([(index[name], index[value]) for name, value in labels.items()], conditions)
+            "match": holding(OURS, matchers, STRINGS, INDEX, PROMETHEUS).tolist()}
 
 
 def test_our_selectors_are_prometheus_s():

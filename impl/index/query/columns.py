@@ -16,10 +16,12 @@ from highwater.impl.codecs.index.messages import BlockMeta, decode
 from highwater.impl.codecs.index.rows import Times, Unit
 from highwater.impl.codecs.index.strings import Table
 from highwater.impl.index import units
-from highwater.impl.index.kv import Rows, under
-from highwater.impl.index.query.matching import Pair
+from highwater.impl.index.kv import Rows, View, under
+from highwater.impl.index.query.catalogue import all_units
+from highwater.impl.index.query.matching import LabelSets, Pair, label_sets
 
 CACHED_DATASETS = 2_000_000  # of the units that are kept, by default
+MOST_ASKED = 100  # groups of tenants whose units are known
 
 
 class Columns(NamedTuple):
@@ -33,7 +35,10 @@ class Columns(NamedTuple):
     max_ms: Any
     tenant: Any  # a reference into the strings
     labels: Any  # the number of its labels in `distinct`
-    distinct: tuple[tuple[tuple[Pair, ...], ...], ...]  # label sets, each list of them once
+    distinct: tuple[tuple[int, ...], ...]  # the numbers of the label sets, each list of them once
+    sets: LabelSets  # each once
+    owner: Any  # for each number in `distinct`, one list after the other, which list that is
+    member: Any  # and the number
 
 
 def read(rows: Rows, unit: Unit) -> Columns:
@@ -48,7 +53,11 @@ def read(rows: Rows, unit: Unit) -> Columns:
             labels = distinct.setdefault(tuple(of.labels), len(distinct))
             numbers.append((number, place, *times, of.tenant, labels))
     columns = np.array(numbers, dtype=np.int64).reshape(-1, 6).T.copy()
-    return Columns(units.table(rows, unit), blocks, *columns, tuple(groups_of(labels) for labels in distinct))
+    sets: dict[tuple[Pair, ...], int] = {}
+    lists = tuple(tuple(sets.setdefault(pairs, len(sets)) for pairs in groups_of(labels)) for labels in distinct)
+    members = [(owner, number) for owner, several in enumerate(lists) for number in several]
+    owner, member = np.array(members, dtype=np.int32).reshape(-1, 2).T.copy()
+    return Columns(units.table(rows, unit), blocks, *columns, lists, label_sets(list(sets)), owner, member)
 
 
 class Cache:
@@ -57,6 +66,16 @@ class Cache:
     def __init__(self, datasets: int = CACHED_DATASETS):
         self.datasets, self.held = datasets, 0
         self.units: OrderedDict[Unit, tuple[bytes | None, int, Columns]] = OrderedDict()
+        self.last: Rows | None = None  # whose units are known
+        self.found: dict[tuple[str, ...], list[tuple[Unit, Times]]] = {}  # tenants -> their units in `last`
+
+    def units_in(self, rows: Rows, tenants: tuple[str, ...]) -> list[tuple[Unit, Times]]:
+        """Return the units of these tenants. Rows that nobody changes are looked through once; see kv.View."""
+        if self.last is not rows or len(self.found) > MOST_ASKED:
+            self.last, self.found = (rows if type(rows) is View and self.datasets else None), {}
+        if tenants not in self.found:
+            self.found[tenants] = list(all_units(rows, tenants))
+        return self.found[tenants]
 
     def columns(self, rows: Rows, unit: Unit, times: Times) -> Columns:
         """Return the columns of a unit as it is in `rows`."""

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from highwater.impl.codecs.index import partitions
-from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index.rows import Times, Unit
-from highwater.impl.index.kv import Row, Rows, after_prefix
+from highwater.impl.index.kv import Rows
 from highwater.impl.index.query.columns import Cache, Columns
-from highwater.impl.index.query.matching import Pair, conditions_of, satisfies
+from highwater.impl.index.query.matching import Pair, holding
 from highwater.impl.index.query.request import Query
+
+NOTHING = np.zeros(0, np.int64)
 
 
 class Found(NamedTuple):
@@ -28,56 +28,36 @@ class Found(NamedTuple):
     sets: dict[int, tuple[tuple[Pair, ...], ...]]
 
 
-def first(rows: Rows, start: bytes, end: bytes | None) -> Row | None:
-    return next(iter(rows.range(start, end)), None)
-
-
-def all_units(rows: Rows, tenants: list[str] | None = None) -> Iterator[tuple[Unit, Times]]:
-    """Yield the units of these tenants, or of all, with their times; in the order of partitions, tenants, shards."""
-    start, last = row.INDEX, after_prefix(row.INDEX)
-    while (at := first(rows, start, last)) is not None:
-        unit, _ = row.unit_of(at[0][1:])
-        partition = row.INDEX + partitions.encode(unit.partition)
-        for prefix in [partition] if tenants is None else [partition + row.tenant_bytes(one) + b"\0" for one in tenants]:
-            yield from units_under(rows, prefix)
-        start = partition + b"\xff"  # no tenant's name has this byte
-
-
-def units_under(rows: Rows, prefix: bytes) -> Iterator[tuple[Unit, Times]]:
-    start, last = prefix, after_prefix(prefix)
-    while (at := first(rows, start, last)) is not None:
-        unit, kind = row.unit_of(at[0][1:])
-        if kind == row.TIMES:  # its first row
-            yield unit, row.times_of(at[1])
-        start = row.index_key(unit) + b"\xff"
-
-
-def units_of(rows: Rows, query: Query) -> list[tuple[Unit, Times]]:
+def units_of(rows: Rows, query: Query, cache: Cache) -> list[tuple[Unit, Times]]:
     """Return the units to look into, in the order of tenants, shards, partitions."""
-    found = [(unit, times) for unit, times in all_units(rows, sorted({"", *query.tenants}))
+    found = [(unit, times) for unit, times in cache.units_in(rows, tuple(sorted({"", *query.tenants})))
              if times.min_ms <= query.max_ms and query.min_ms <= times.max_ms
              and (not query.shards or unit.shard in query.shards)]
     return sorted(found, key=lambda one: (one[0].tenant, one[0].shard, one[0].partition))
 
 
-def datasets_of(columns: Columns, query: Query) -> Found:
+def datasets_of(columns: Columns, unit: Unit, query: Query) -> Found:
     """Return the datasets of a unit that are of the query's tenants and times, and satisfy its matchers."""
-    table = columns.strings
-    asked = [number for tenant in query.tenants if (number := table.index.get(tenant)) is not None]
-    inside = (columns.min_ms <= query.max_ms) & (columns.max_ms >= query.min_ms)
-    hits = np.flatnonzero(inside & np.isin(columns.tenant, asked))
-    conditions = conditions_of(query.matchers, table.strings, table.index, query.semantics)
-    labels = columns.labels[hits]
-    sets = {}
-    for number in np.unique(labels).tolist():
-        if holding := tuple(pairs for pairs in columns.distinct[number] if satisfies(pairs, conditions)):
-            sets[number] = holding
-    return Found(columns, hits[np.isin(labels, list(sets))], sets)
+    table, holds = columns.strings, holding(columns.sets, query.matchers, columns.strings.strings, columns.strings.index,
+                                            query.semantics)
+    good = np.zeros(len(columns.distinct), bool)
+    good[columns.owner[holds[columns.member]]] = True
+    if not good.any():
+        return Found(columns, NOTHING, {})
+    chosen = good[columns.labels] & (columns.min_ms <= query.max_ms) & (columns.max_ms >= query.min_ms)
+    if not unit.tenant:  # a tenant's own unit has its datasets only: validate.py
+        own = np.zeros(len(table.strings), bool)
+        own[[table.index[tenant] for tenant in query.tenants if tenant in table.index]] = True
+        chosen &= own[columns.tenant]
+    hits = np.flatnonzero(chosen)
+    sets = {number: tuple(columns.sets.sets[one] for one in columns.distinct[number] if holds[one])
+            for number in np.unique(columns.labels[hits]).tolist()}
+    return Found(columns, hits, sets)
 
 
 def search(rows: Rows, query: Query, cache: Cache) -> Iterator[Found]:
     """Yield what each unit has for a query, in the order of units. Raises DamagedRow, DamagedMessage, MalformedLabels."""
-    for unit, times in units_of(rows, query):
-        found = datasets_of(cache.columns(rows, unit, times), query)
+    for unit, times in units_of(rows, query, cache):
+        found = datasets_of(cache.columns(rows, unit, times), unit, query)
         if len(found.hits):
             yield found

@@ -6,39 +6,59 @@ without `a` only in PROMETHEUS, and `{a!=""}` only in COMPAT. COMPAT ignores a m
 without label sets is in no answer, not even to `{}`. If a set has a label twice, the first counts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from highwater.impl.index.query.selector import NEGATIVE, Matcher
+import numpy as np
+
+from highwater.impl.index.query.selector import EQUAL, NEGATIVE, NOT_EQUAL, Matcher
 
 COMPAT, PROMETHEUS = SEMANTICS = ("compat", "prometheus")
 Pair = tuple[int, int]  # name and value of a label, as references into a table of strings
-Condition = Callable[[Sequence[Pair]], bool]  # of one label set
+MISSING = -1
 
 
-def satisfies(pairs: Sequence[Pair], conditions: Sequence[Condition]) -> bool:
-    """Return whether one label set satisfies all conditions."""
-    return all(condition(pairs) for condition in conditions)
+class LabelSets(NamedTuple):
+    """Some label sets whose references are into one table of strings, by columns."""
+
+    sets: tuple[tuple[Pair, ...], ...]
+    values: dict[int, Any]  # name -> for each set the value of that label, or MISSING; the first one if it is there twice
 
 
-def conditions_of(matchers: Sequence[Matcher], strings: Sequence[str], index: dict[str, int], semantics: str
-                  ) -> list[Condition]:
-    """Return the conditions of these matchers for label sets that refer into a table. `index` has the number of each string.
+def label_sets(sets: Sequence[tuple[Pair, ...]]) -> LabelSets:
+    values: dict[int, Any] = {}
+    for number, pairs in enumerate(sets):
+        for name, value in reversed(pairs):
+            if name not in values:
+                values[name] = np.full(len(sets), MISSING, np.int32)
+            values[name][number] = value
+    return LabelSets(tuple(sets), values)
 
-    Each string is looked at once."""
-    return [condition_of(matcher, strings, index, semantics) for matcher in matchers if matcher.name or semantics == PROMETHEUS]
+
+def holding(of: LabelSets, matchers: Sequence[Matcher], strings: Sequence[str], index: dict[str, int], semantics: str) -> Any:
+    """Return for each set whether it satisfies all matchers. `index` has the number of each string.
+
+    Each text is looked at once."""
+    good = np.ones(len(of.sets), bool)
+    for matcher in matchers:
+        if matcher.name or semantics == PROMETHEUS:
+            good &= satisfying(of, matcher, strings, index, semantics)
+    return good
 
 
-def condition_of(matcher: Matcher, strings: Sequence[str], index: dict[str, int], semantics: str) -> Condition:
-    holds, known, named = matcher.predicate(), dict[int, bool](), index.get(matcher.name)
+def satisfying(of: LabelSets, matcher: Matcher, strings: Sequence[str], index: dict[str, int], semantics: str) -> Any:
+    """Return for each set whether it satisfies one matcher."""
+    holds = matcher.predicate()
     if_missing = holds("") if semantics == PROMETHEUS else matcher.op in NEGATIVE
-
-    def condition(pairs: Sequence[Pair]) -> bool:
-        for name, value in pairs:
-            if name == named:
-                found = known.get(value)
-                if found is None:
-                    found = known[value] = holds(strings[value])
-                return found
-        return if_missing
-
-    return condition
+    values = of.values.get(index.get(matcher.name, MISSING))
+    if values is None:
+        return np.full(len(of.sets), if_missing)
+    if matcher.op in (EQUAL, NOT_EQUAL):
+        found = values == index.get(matcher.value, MISSING - 1)
+        if matcher.op == NOT_EQUAL:
+            found = ~found
+    else:
+        distinct, places = np.unique(values, return_inverse=True)
+        found = np.array([number != MISSING and holds(strings[number]) for number in distinct.tolist()])[places]
+    found[values == MISSING] = if_missing
+    return found

@@ -11,8 +11,8 @@ import numpy as np
 from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index.rows import Unit
 from highwater.impl.index.kv import Rows, under
+from highwater.impl.index.query.catalogue import all_units
 from highwater.impl.index.query.columns import Cache
-from highwater.impl.index.query.found import all_units
 
 
 class Range(NamedTuple):

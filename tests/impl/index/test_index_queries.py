@@ -20,7 +20,7 @@ from highwater.impl.codecs.index.messages import BlockMeta, Dataset, LabelsReque
 from highwater.impl.codecs.index.partitions import WINDOW_S
 from highwater.impl.index import units
 from highwater.impl.index.kv import MemoryKV
-from highwater.impl.index.query import answers, columns, found
+from highwater.impl.index.query import answers, catalogue, columns
 from highwater.impl.index.query.columns import Cache
 from highwater.impl.index.query.matching import COMPAT, SEMANTICS
 from highwater.impl.index.query.request import InvalidQuery, query_of
@@ -290,7 +290,7 @@ def test_a_cache_keeps_what_was_asked_for_last_and_no_more_than_it_may():
             assert cache.held == sum(costs) <= cache.datasets
     assert world.caches[2].units and not world.caches[0].units
     whole = Cache(1_000)
-    some = list(found.all_units(world.rows()))
+    some = list(catalogue.all_units(world.rows()))
     for unit, times in some:
         whole.columns(world.rows(), unit, times)
     assert list(whole.units) == [unit for unit, _ in some]
@@ -355,6 +355,6 @@ def test_units_are_found_by_jumps():
     for number in range(200):
         step(draw, world, number)
     those = sorted({unit for unit, _ in world.blocks})
-    assert [unit for unit, _ in found.all_units(world.rows()) if unit in those] == those
-    few = [unit for unit, _ in found.all_units(world.rows(), ["", "b"])]
+    assert [unit for unit, _ in catalogue.all_units(world.rows()) if unit in those] == those
+    few = [unit for unit, _ in catalogue.all_units(world.rows(), ["", "b"])]
     assert [unit for unit in few if unit in those] == [unit for unit in those if unit.tenant in ("", "b")]

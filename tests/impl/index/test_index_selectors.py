@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from highwater.impl.codecs.index.regexes import InvalidRegex, matcher_of
-from highwater.impl.index.query.matching import COMPAT, PROMETHEUS, conditions_of, satisfies
+from highwater.impl.index.query.matching import COMPAT, PROMETHEUS, holding, label_sets
 from highwater.impl.index.query.selector import InvalidSelector, Matcher, parse
 
 GOLDEN = json.loads((Path(__file__).resolve().parents[2] / "golden/index/pyroscope.json").read_text())["selectors"]
@@ -16,8 +16,8 @@ def holds(expression: str, labels: str, semantics: str) -> bool:
     pairs = [pair.split("=", 1) for pair in labels.split(",") if pair]
     strings = ["", *dict.fromkeys(text for pair in pairs for text in pair if text)]
     index = {text: number for number, text in enumerate(strings)}
-    conditions = conditions_of(parse(expression), strings, index, semantics)
-    return satisfies([(index[name], index[value]) for name, value in pairs], conditions)
+    sets = label_sets([tuple((index[name], index[value]) for name, value in pairs)])
+    return bool(holding(sets, parse(expression), strings, index, semantics)[0])
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["case"]) for case in GOLDEN])
