@@ -54,7 +54,7 @@ def satisfying(of: LabelSets, matcher: Matcher, strings: Sequence[str], index: d
     if values is None:
         return np.full(len(of.sets), if_missing)
     if matcher.op in (EQUAL, NOT_EQUAL):
-        found = values == index.get(matcher.value, MISSING - 1)
+        found = values == index.get(matcher.value, MISSING)
         if matcher.op == NOT_EQUAL:
             found = ~found
     else:
