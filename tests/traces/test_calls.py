@@ -238,6 +238,7 @@ def test_an_answer_that_is_given_twice_has_no_request_the_second_time():
 def test_a_put_of_an_earlier_call_may_arrive_in_one_that_changes_nothing(late, why):
     """Found by seed 76,720 of database_clones: a first manifest came 600 ms late, when it could change nothing any more."""
     put = Event(1, 1, "Writer#0", "applied", "create", "db/manifest/2", "", 200, "", b"", (), False, not late)
-    told = Event(2, 0, "Writer#0", "told", "not flushed", "", "", 0, "", b"", ("flush", "FencedUnapplied", DEFINITE, "unapplied="))
+    said = "flush", "FencedUnapplied", DEFINITE, "unapplied="
+    told = Event(2, 0, "Writer#0", "told", "not flushed", "", "", 0, "", b"", said)
     trace = SimpleNamespace(events=[put, told], by_client={"Writer#0": [put]})
     assert wal_fencing_calls.is_unapplied(trace, told, "") == why
