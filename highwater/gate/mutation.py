@@ -72,12 +72,18 @@ def shared(count: int) -> Found:
     from highwater.dst.scenarios import stems
     from highwater.mutate.reached import of_scenario
 
-    files = shared_files()
+    files = {name: path for name, path in shared_files().items() if not name.startswith(wanted.REPLICATED)}
     names = {str(path): name for name, path in files.items()}
     reached = {scenario: {names[path]: lines for path, lines in of_scenario(scenario, TRACED, list(names)).items()}
                for scenario in stems()}
     return judged(files, {mutant: scripted_first(name, scenarios_of(mutant, reached)) for name, path in files.items()
                           for mutant in drawn({name: path}, count, SEED)})
+
+
+def replicated(scenarios: Sequence[str], count: int) -> Found:
+    """Judge the files of the replicated log, by the scenarios that run nothing but it: they take less time than others."""
+    files = {name: path for name, path in shared_files().items() if name.startswith(wanted.REPLICATED)}
+    return judged(files, {mutant: scenarios for name, path in files.items() for mutant in drawn({name: path}, count, SEED)})
 
 
 def scripted_first(file: str, scenarios: Sequence[str]) -> list[str]:

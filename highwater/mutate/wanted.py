@@ -9,7 +9,10 @@ from highwater import project
 from highwater.mutate.operators import Mutant
 
 OF_BYTES = ("block", "bloom", "build", "compression", "damaged", "parts", "rows", "table")  # of impl/db: left to the tests
-SIMULATED = ("impl/protocols/", "impl/kv/", "impl/db/")
+REPLICATED = "impl/raft/"
+UNEXECUTED = (f"{REPLICATED}identity.py",  # what only real processes run: left to the tests
+              f"{REPLICATED}machine.py", f"{REPLICATED}messages.py")  # types: nothing in them runs after the import
+SIMULATED = ("impl/protocols/", "impl/kv/", "impl/db/", REPLICATED)
 
 
 def root() -> Path:
@@ -37,11 +40,11 @@ def files(protocol: str | None, only: Sequence[Path]) -> dict[str, Path]:
 
 
 def simulated() -> dict[str, Path]:
-    """Return name -> path of the files that scenarios are to run: all of a project's; our protocols, stores of keys, and the
-    database, but for what only reads and writes its bytes."""
+    """Return name -> path of the files that scenarios are to run: all of a project's; our protocols, stores of keys, the
+    replicated log, and the database, but for what only reads and writes its bytes."""
     found = files(None, ())
     return found if project.current() else {name: path for name, path in found.items() if name.startswith(SIMULATED) and not (
-        name.startswith("impl/db/") and path.stem in OF_BYTES)}
+        (name.startswith("impl/db/") and path.stem in OF_BYTES) or name in UNEXECUTED)}
 
 
 def changed_since(revision: str, names: Sequence[str]) -> dict[str, list[range]]:

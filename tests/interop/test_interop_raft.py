@@ -10,7 +10,6 @@ Not compared: which messages are sent. Our servers also answer where etcd's say 
 term: those answers are lost here, see `etcd_says_nothing`.
 """
 
-import hashlib
 import json
 import os
 import subprocess
@@ -47,11 +46,10 @@ from highwater.impl.raft.state import (
     Tick,
     TransferTo,
 )
-from highwater.specs.fizzbee.run import build_module
+from tests.support import etcd
 
 pytestmark = pytest.mark.interop
 DRAWN, FROM = int(os.environ.get("HIGHWATER_DRAWN", 150)), int(os.environ.get("HIGHWATER_DRAWN_FROM", 0))
-SOURCES = Path(__file__).resolve().parents[2] / "tools" / "raft" / "etcd"
 ROLES = {"StateFollower": FOLLOWER, "StatePreCandidate": PRE_CANDIDATE, "StateCandidate": CANDIDATE, "StateLeader": LEADER}
 NEVER = 1 << 20
 Command = dict[str, Any]
@@ -239,19 +237,7 @@ def difference(ours: Seen, theirs: Seen) -> dict[str, tuple[Any, Any]]:
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    """Build etcd's cluster, once for these sources."""
-    build = build_module()
-    go = build.go_on_path()
-    if go is None:
-        pytest.skip("Go is not installed: etcd's Raft judges nothing here")
-    stamp = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()))).hexdigest()[:16]
-    built = build.cache() / f"etcd-raft-{stamp}"
-    if not built.exists():
-        env = os.environ | {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
-        done = subprocess.run([go, "build", "-o", built, "."], cwd=SOURCES, env=env, capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"etcd's Raft cannot be built, so it judges nothing here: {done.stderr.strip()[-300:]}")
-    return built
+    return etcd.commanded()
 
 
 @pytest.mark.parametrize("nodes", (3, 5))

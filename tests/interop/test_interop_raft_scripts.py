@@ -7,7 +7,6 @@ UNPLAYED says of each other script why it is left out.
 """
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -33,8 +32,7 @@ from highwater.impl.raft.state import (
     Synced,
     Tick,
 )
-from highwater.specs.fizzbee.run import build_module
-from tests.interop.test_interop_raft import SOURCES
+from tests.support import etcd
 
 pytestmark = pytest.mark.interop
 SCRIPTS = ("async_storage_writes", "campaign", "checkquorum", "lagging_commit", "prevote", "prevote_checkquorum",
@@ -214,14 +212,7 @@ class Play:
 @pytest.fixture(scope="module")
 def scripts() -> Path:
     """Return the folder of etcd's scripts."""
-    go = build_module().go_on_path()
-    if go is None:
-        pytest.skip("Go is not installed: etcd's scripts are not played")
-    done = subprocess.run([go, "list", "-m", "-f", "{{.Dir}}", "go.etcd.io/raft/v3"], cwd=SOURCES, capture_output=True,
-                          text=True)
-    if done.returncode or not (Path(done.stdout.strip()) / "testdata").is_dir():
-        pytest.skip(f"etcd's module is not there, so its scripts are not played: {done.stderr.strip()[-300:]}")
-    return Path(done.stdout.strip()) / "testdata"
+    return etcd.module() / "testdata"
 
 
 def test_each_script_is_played_or_said_why_not(scripts):

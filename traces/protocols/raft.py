@@ -136,10 +136,15 @@ class Trace(NodeTrace):
         now = raft_servers.after(before, me, e.op, step)
         if isinstance(now, str):
             raise self._refused("Server.step", now)
-        snapshot = f"snapshot-{step.commit:016d}-"
+        self._on_its_disk(e, step, now)
+        self.known[me] = now
+        return before
+
+    def _on_its_disk(self, e: Event, step: Step, now: Known) -> None:
+        """Check that the server's files have what a step takes for durable."""
+        me, snapshot = e.client, f"snapshot-{step.commit:016d}-"
         if e.op == "Installed" and not any(name.startswith(snapshot) for name in self.machines.files[me]):
             raise self._refused("Server.Install", f"{me} takes {snapshot}.. for installed, and its disk has none")
-        self.known[me] = now
         log = self.written.get(me, Written())
         if step.found is not None:
             log = Written(*step.found[:2], now.last)
@@ -148,7 +153,6 @@ class Trace(NodeTrace):
             if why:
                 raise self._refused("Server.disk", f"{me} takes save {step.synced} for durable, and {why}")
         self.written[me] = raft_log.asked(log, step.save) if step.save else log
-        return before
 
     def _on_disk(self, e: Event, me: str, before: Files) -> None:
         """Follow what a server writes to its log. `before`: its files before that."""

@@ -102,8 +102,8 @@ CALLS: Calls = with_timeouts({
 
 
 def is_unapplied(trace: Trace, e: Event, value: str) -> str:
-    """No put of the call may have been applied."""
-    sent = [old for old in takewhile(within, own(trace, e.client)) if old.op in MUTATIONS]
+    """No put of the call may have been applied. A put of an earlier call may arrive in this one."""
+    sent = [old for old in takewhile(within, own(trace, e.client)) if old.op in MUTATIONS and old.awaited]
     perhaps = any(old.status in (*APPLIED, 503) or old.kind == "timeout" for old in sent)
     return "a put of this call was applied, or may have been" if perhaps else ""
 

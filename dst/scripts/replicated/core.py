@@ -10,6 +10,7 @@ from highwater.impl.raft.messages import (
     Conflict,
     Heartbeat,
     HeartbeatReply,
+    InstallSnapshot,
     PreVote,
     PreVoteReply,
     RequestVote,
@@ -99,6 +100,7 @@ async def pre_vote_takes_no_term(alone: Alone) -> None:
     same((candidate.role, candidate.term), (CANDIDATE, 5))
     same(after(asking, got("b", PreVoteReply(4, False)), got("c", PreVoteReply(4, False)))[0].role, FOLLOWER)
     same(after(asking, got("b", PreVoteReply(9, False)))[0].term, 9)
+    same(after(asking, got("b", PreVoteReply(4, True)))[0], asking)  # it asked in an earlier term
 
 
 async def a_pre_vote_promises_nothing(alone: Alone) -> None:
@@ -107,6 +109,13 @@ async def a_pre_vote_promises_nothing(alone: Alone) -> None:
     same((asked.term, asked.vote), (4, ""))
     same(sent(after(asked, got("c", PreVote(5, 1, 2)))[1]), [("c", PreVoteReply(5, True))])
     same(sent(after(asked, got("c", PreVote(5, 0, 0)))[1]), [("c", PreVoteReply(4, False))])
+
+
+async def who_hears_of_a_leader_in_time_stands_in_no_election(alone: Alone) -> None:
+    offered = (Heartbeat(5, 0, 0), Append(5, 0, 0, (), 0), InstallSnapshot(5, 1, 5))
+    for message in offered:
+        following_b, _ = after(server(CAREFUL, 5), got("b", message), *[Tick(), Tick(), Tick(), got("b", message)] * 4)
+        same((following_b.role, following_b.leader, following_b.elapsed), (FOLLOWER, "b", 0))
 
 
 async def who_hears_of_a_leader_ignores_candidates_unless_the_leader_sent_them(alone: Alone) -> None:
@@ -249,6 +258,7 @@ SCRIPTS: tuple[Script, ...] = (
     votes_of_another_term_do_not_count,
     pre_vote_takes_no_term,
     a_pre_vote_promises_nothing,
+    who_hears_of_a_leader_in_time_stands_in_no_election,
     who_hears_of_a_leader_ignores_candidates_unless_the_leader_sent_them,
     a_leader_that_hears_of_no_quorum_steps_down,
     a_leader_with_a_stalled_disk_steps_down_and_does_not_campaign,

@@ -103,6 +103,8 @@ async def a_full_window_whose_answers_are_lost_opens_again(alone: Alone) -> None
     led, _ = after(leader(PLAIN._replace(max_inflight=1)), got("b", Appended(5, 1)), Propose((b"x",)), Propose((b"y",)))
     _, outputs = after(led, got("b", HeartbeatReply(5, 0)))
     same([to for to, _ in sent(outputs)], ["b"])
+    led, _ = after(leader(PLAIN._replace(max_inflight=2)), got("b", Appended(5, 1)), Propose((b"x",)))
+    same(progress(after(led, got("b", HeartbeatReply(5, 0)))[0]).inflight, (2,))  # it is not full
 
 
 async def a_leader_goes_back_a_term_at_a_time(alone: Alone) -> None:
@@ -129,6 +131,7 @@ async def proposals_are_taken_or_refused_as_a_whole(alone: Alone) -> None:
     same(after(led, Propose((b"xxx",)))[1], (Refused(QUEUE_FULL, "a"),))
     led, _ = after(led, got("b", Appended(5, 2)), Synced(3))
     same(led.uncommitted_bytes, 0)
+    check(Accepted(5, 3) in after(led, Propose((b"xxxx", b"xxxx")))[1], "one proposal is taken when nothing else waits")
     check(Accepted(5, 3) in after(led, Propose((b"xxx", b"xxx")))[1], "proposals are taken or refused as a whole")
     same(after(server(), Propose((b"x",)))[1], (Refused(NOT_LEADER),))
     same(after(server(term=5), got("b", Heartbeat(5, 0, 0)), Propose((b"x",)))[1], (Refused(NOT_LEADER, "b"),))
@@ -249,6 +252,7 @@ async def who_lacks_compacted_entries_is_offered_a_snapshot(alone: Alone) -> Non
     same(progress(led).mode, SNAPSHOT)
     led, outputs = after(led, got("b", HeartbeatReply(5, 0)))
     same(sent(outputs), [("b", InstallSnapshot(5, 4, 1))])
+    same(progress(after(led, got("b", Appended(5, led.log.base_index)))[0]).mode, REPLICATE)  # all that it lacks is there
     led, outputs = after(led, got("b", Appended(5, 4)))
     same(progress(led).mode, REPLICATE)
     same(sent(outputs), [("b", Append(5, 4, 1, led.log.entries[-1:], 4))])

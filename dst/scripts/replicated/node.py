@@ -199,6 +199,18 @@ async def cut_snapshots_are_refused(alone: Alone) -> None:
     same(sorted(disk.files), names)
 
 
+async def damaged_logs_are_refused(alone: Alone) -> None:
+    """A node whose log is damaged does not open, and nothing is changed."""
+    disk = ScriptDisk()
+    await proposed(await leading(alone, disk, OPTIONS._replace(segment_bytes=1)), b"1")
+    name = min(name for name in disk.files if name.startswith("log-"))
+    disk.files[name].now = disk.files[name].now[:-1]
+    files = {name: file.now for name, file in disk.files.items()}
+    error = await alone.raises(Damaged, opened(alone, disk), file=name)
+    check("a later segment follows" in str(error), "it is told what is wrong")
+    same({name: file.now for name, file in disk.files.items()}, files)
+
+
 async def other_groups(alone: Alone) -> None:
     """A folder of another group is refused."""
     disk = ScriptDisk()
@@ -431,6 +443,26 @@ async def parts_of_a_snapshot(alone: Alone) -> None:
     same((Fetched("b", 7, 3).take("b", Chunk(7, 3, 0, 0, b"")), fetched.is_whole()), (True, False))
 
 
+async def snapshots_of_what_is_committed_meanwhile(alone: Alone) -> None:
+    """While a fetched snapshot is stored, the node hears that all of it is committed: it offers that snapshot all the same."""
+    disk = ScriptDisk()
+    node = await opened(alone, disk, ("a", "b", "c"), OPTIONS._replace(snapshot_entries=100))
+    await node._give(Received("b", Append(1, 0, 0, logged(1, 1, 1).entries, 0)))
+    await write(node)
+    rename = disk.rename
+
+    async def commits(old: str, new: str) -> None:
+        await rename(old, new)
+        await node._give(Received("b", Heartbeat(1, 3, 0)))
+
+    async def fetched(_: Fetched) -> Snapshot:
+        return Snapshot(2, 1, ("a", "b", "c"), b"x\nx")
+
+    disk.rename, node._fetched = commits, fetched
+    await node._fetch(Fetched("b", 2, 1))
+    same((node.applied, node.state.snapshot, node.snapshot.index), (3, (2, 1), 2))
+
+
 async def guarded_disks(alone: Alone) -> None:
     """Each call reaches the disk, and its answer comes back."""
     disk = ScriptDisk()
@@ -469,8 +501,9 @@ async def a_machine_of_a_later_version(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    life, newer_snapshot_goes_first, unfinished_snapshots_go, cut_snapshots_are_refused, other_groups, snapshots_are_read_back,
-    closed_nodes, refusals, leaders_that_step_down, contradictions, usual_values, a_target_needs_no_pre_vote, waiters,
-    parts_of_a_snapshot, guarded_disks, malformed_messages, a_machine_of_a_later_version, wrong_beginnings,
-    contradictions_end_the_node, full_queues, strange_messages, other_folders, other_snapshots, small_numbers,
+    life, newer_snapshot_goes_first, unfinished_snapshots_go, cut_snapshots_are_refused, damaged_logs_are_refused, other_groups,
+    snapshots_are_read_back, snapshots_of_what_is_committed_meanwhile, closed_nodes, refusals, leaders_that_step_down,
+    contradictions, usual_values, a_target_needs_no_pre_vote, waiters, parts_of_a_snapshot, guarded_disks, malformed_messages,
+    a_machine_of_a_later_version, wrong_beginnings, contradictions_end_the_node, full_queues, strange_messages, other_folders,
+    other_snapshots, small_numbers,
 )

@@ -70,7 +70,7 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
 
     A folder, a Parquet file, several files, a file that names runs, or an option for bulk checks many runs, with a verdict and
     an explanation for each."""
-    from highwater.cli.trace import bulk, stranger
+    from highwater.cli.trace import bulk, etcd, stranger
     from highwater.traces.explain.explain import explain
 
     protocol = trace_protocol(protocol, scenario)
@@ -80,6 +80,10 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
             refuse(f"--{'set' if sets else 'map'} is for one recorded log (`trace record`): give a single log, or leave it out")
         return bulk.check(file, given, bulk.Asked(on_spark or bool(master), master, jobs, out, run or "", of or "", brief))
     path = Path(file[0])
+    if etcd.is_log(path):
+        return etcd.check(path, protocol, [option for option, given in (
+            ("--shape", shape), ("--retries", retries), ("--page-size", page_size), ("--root", root), ("--set", sets),
+            ("--map", maps)) if given])
     if stranger.is_log(path):
         if of_events := [option for option, given in (("--protocol", protocol), ("--shape", shape), ("--retries", retries),
                                                       ("--page-size", page_size)) if given]:

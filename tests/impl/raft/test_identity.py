@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from highwater.dst.scripts.replicated.disks import ScriptDisk, run
 from highwater.impl.raft import identity
 from highwater.impl.raft.faults import Damaged, OtherNode
 from highwater.impl.raft.identity import FolderIdentity
@@ -36,6 +37,13 @@ def test_the_voters_of_the_beginning_are_told_to_who_names_none():
     joined = MemoryDisk()
     asyncio.run(identity.write(joined, MINE._replace(voters=())))
     assert checked(joined) == MINE._replace(voters=())
+
+
+def test_an_identity_survives_a_crash():
+    disk = ScriptDisk()
+    run(identity.write(disk, MINE))
+    assert [*disk.durable_names] == [identity.FILE]
+    assert identity.decoded(disk.durable_names[identity.FILE].durable) == MINE
 
 
 def test_an_unfinished_identity_is_none():
