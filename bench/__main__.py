@@ -11,6 +11,7 @@ from bench import (
     exploration,
     exploration_on_disk,
     gate,
+    index_adds,
     index_queries,
     metadata_index,
     proof,
@@ -26,6 +27,7 @@ from bench.peers import simulators
 
 ALL = {"exploration": exploration, "exploration_on_disk": exploration_on_disk, "simulation": simulation, "database": database,
        "metadata_index": metadata_index, "index_queries": index_queries,
+       "index_adds": index_adds,
        "simulators": simulators, "shrinking": shrinking, "proof": proof, "recording": recording, "checking": checking,
        "refinement": refinement, "replication": replication, "strangers": strangers,
        "client_test": client_test, "tables": tables,

@@ -24,22 +24,21 @@ def projected(sets: Sequence[Sequence[Pair]], names: Sequence[int]) -> list[int]
 
 
 def blocks_of(found: Found, labels: Sequence[str]) -> Iterator[Any]:
-    """Yield a BlockMeta for each block of a unit that has a matching dataset."""
+    """Yield a BlockMeta for each block of a unit that has a matching dataset, in the order of their ULIDs."""
     columns = found.columns
     table = columns.strings
     names = [table.index[name] for name in labels if name and name in table.index]
     shown = {number: projected(sets, names) for number, sets in found.sets.items()} if labels else {}
-    block, made = -1, None
-    for number, place, of in zip(columns.block[found.hits].tolist(), columns.place[found.hits].tolist(),
-                                 columns.labels[found.hits].tolist()):
-        if number != block:
-            if made is not None:
-                yield exported(table.strings, made)
-            block, made = number, decode(BlockMeta, columns.blocks[number])
-            datasets = list(made.datasets)
-            del made.datasets[:]
-        one = datasets[place]
-        one.labels[:] = shown.get(of, ())
-        made.datasets.append(one)
-    if made is not None:
+    chosen: dict[int, list[tuple[int, int]]] = {}
+    for block, place, of in zip(columns.block[found.hits].tolist(), columns.place[found.hits].tolist(),
+                                columns.labels[found.hits].tolist()):
+        chosen.setdefault(block, []).append((place, of))
+    decoded = {number: decode(BlockMeta, columns.blocks[number]) for number in chosen}
+    for number in sorted(chosen, key=lambda number: decoded[number].id):
+        made = decoded[number]
+        datasets = list(made.datasets)
+        del made.datasets[:]
+        for place, of in chosen[number]:
+            datasets[place].labels[:] = shown.get(of, ())
+            made.datasets.append(datasets[place])
         yield exported(table.strings, made)

@@ -2,7 +2,8 @@
 
 A query looks at a few columns of many datasets: times, tenant, labels. They are read once from a unit's rows into arrays. The
 key has the unit, the log index at which it was made, and its version, which each change of the unit raises. So a unit that was
-dropped and made again has another key.
+dropped and made again has another key. Of a unit that has changed only the new blocks are decoded: since it was made, its table
+of strings has only grown.
 """
 
 from collections import OrderedDict
@@ -14,7 +15,7 @@ from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index.labels import groups_of
 from highwater.impl.codecs.index.messages import BlockMeta, decode
 from highwater.impl.codecs.index.rows import Times, Unit
-from highwater.impl.codecs.index.strings import Table
+from highwater.impl.codecs.index.strings import EMPTY, Table
 from highwater.impl.index import units
 from highwater.impl.index.kv import Rows, View, under
 from highwater.impl.index.query.catalogue import all_units
@@ -25,39 +26,78 @@ MOST_ASKED = 100  # groups of tenants whose units are known
 
 
 class Columns(NamedTuple):
-    """The blocks of a unit, in the order of their ULIDs, and their datasets, in order. Arrays have one number a dataset."""
+    """The blocks of a unit, in any order, and their datasets. Arrays have one number a dataset."""
 
     strings: Table
     blocks: tuple[bytes, ...]  # their rows
+    numbers: dict[bytes, int]  # key of a row -> the block's number
     block: Any  # the number of the dataset's block
     place: Any  # its place in the block
     min_ms: Any  # its times, inside its block's; a dataset without times has the block's
     max_ms: Any
     tenant: Any  # a reference into the strings
-    labels: Any  # the number of its labels in `distinct`
-    distinct: tuple[tuple[int, ...], ...]  # the numbers of the label sets, each list of them once
+    labels: Any  # the number of its labels in `lists`
+    lists: dict[tuple[int, ...], int]  # labels as they stand in the block -> their number
+    distinct: tuple[tuple[int, ...], ...]  # for each number the label sets in it
     sets: LabelSets  # each once
     owner: Any  # for each number in `distinct`, one list after the other, which list that is
     member: Any  # and the number
 
 
-def read(rows: Rows, unit: Unit) -> Columns:
-    """Return the columns of a unit."""
-    blocks = tuple(value for _, value in under(rows, row.index_key(unit, row.BLOCK)))
-    numbers: list[tuple[int, int, int, int, int, int]] = []
-    distinct: dict[tuple[int, ...], int] = {}
-    for number, body in enumerate(blocks):
+ARRAYS = ("block", "place", "min_ms", "max_ms", "tenant", "labels")
+NONE = Columns(EMPTY, (), {}, *np.zeros((len(ARRAYS), 0), np.int64), {}, (), label_sets(()), *np.zeros((2, 0), np.int64))
+
+
+def read(rows: Rows, unit: Unit, before: Columns = NONE) -> Columns:
+    """Return the columns of a unit. `before`: what it was once since it was made; what has not changed is taken from there."""
+    kept, new = np.zeros(len(before.blocks), bool), list[tuple[bytes, bytes]]()
+    for key, value in under(rows, row.index_key(unit, row.BLOCK)):
+        number = before.numbers.get(key, -1)
+        if number >= 0 and before.blocks[number] == value:
+            kept[number] = True
+        else:
+            new.append((key, value))
+    return added(reduced(before, kept), new)._replace(strings=units.table(rows, unit))
+
+
+def reduced(columns: Columns, kept: Any) -> Columns:
+    """Return the columns of some of the blocks only."""
+    if kept.all():
+        return columns
+    renumbered = np.cumsum(kept) - 1
+    chosen = kept[columns.block]
+    arrays = {name: getattr(columns, name)[chosen] for name in ARRAYS}
+    arrays["block"] = renumbered[arrays["block"]]
+    blocks = tuple(body for body, is_kept in zip(columns.blocks, kept.tolist()) if is_kept)
+    numbers = {key: int(renumbered[number]) for key, number in columns.numbers.items() if kept[number]}
+    return columns._replace(blocks=blocks, numbers=numbers, **arrays)
+
+
+def added(columns: Columns, new: list[tuple[bytes, bytes]]) -> Columns:
+    """Return the columns with more blocks, of which these are the rows."""
+    if not new:
+        return columns
+    lists, found = dict(columns.lists), list[tuple[int, int, int, int, int, int]]()
+    numbers = columns.numbers | {key: number for number, (key, _) in enumerate(new, len(columns.blocks))}
+    for number, (_, body) in enumerate(new, len(columns.blocks)):
         block = decode(BlockMeta, body)
         for place, of in enumerate(block.datasets):
             times = (of.min_time, of.max_time) if of.min_time or of.max_time else (block.min_time, block.max_time)
-            labels = distinct.setdefault(tuple(of.labels), len(distinct))
-            numbers.append((number, place, *times, of.tenant, labels))
-    columns = np.array(numbers, dtype=np.int64).reshape(-1, 6).T.copy()
+            labels = lists.setdefault(tuple(of.labels), len(lists))
+            found.append((number, place, *times, of.tenant, labels))
+    more = np.array(found, dtype=np.int64).reshape(-1, len(ARRAYS)).T
+    arrays = {name: np.concatenate((getattr(columns, name), of)) for name, of in zip(ARRAYS, more)}
+    larger = columns._replace(blocks=(*columns.blocks, *(body for _, body in new)), numbers=numbers, lists=lists, **arrays)
+    return larger if len(lists) == len(columns.lists) else with_sets(larger)
+
+
+def with_sets(columns: Columns) -> Columns:
+    """Return the columns with the label sets of their lists of labels."""
     sets: dict[tuple[Pair, ...], int] = {}
-    lists = tuple(tuple(sets.setdefault(pairs, len(sets)) for pairs in groups_of(labels)) for labels in distinct)
-    members = [(owner, number) for owner, several in enumerate(lists) for number in several]
-    owner, member = np.array(members, dtype=np.int32).reshape(-1, 2).T.copy()
-    return Columns(units.table(rows, unit), blocks, *columns, lists, label_sets(list(sets)), owner, member)
+    distinct = tuple(tuple(sets.setdefault(pairs, len(sets)) for pairs in groups_of(labels)) for labels in columns.lists)
+    members = [(owner, number) for owner, several in enumerate(distinct) for number in several]
+    owner, member = np.array(members, dtype=np.int64).reshape(-1, 2).T.copy()
+    return columns._replace(distinct=distinct, sets=label_sets(list(sets)), owner=owner, member=member)
 
 
 class Cache:
@@ -84,7 +124,7 @@ class Cache:
         if kept is not None and kept[:2] == (made, times.version):
             self.units.move_to_end(unit)
             return kept[2]
-        found = read(rows, unit)
+        found = read(rows, unit, kept[2] if kept is not None and kept[0] == made else NONE)
         self.keep(unit, made, times.version, found)
         return found
 

@@ -209,7 +209,11 @@ def step(draw: Random, world: World, number: int) -> None:
     kind = draw.random()
     if world.blocks and kind < 0.15:
         unit, ulid = draw.choice(sorted(world.blocks))
+        other = copied(world.blocks[unit, ulid])
         world.remove(unit, ulid)
+        if kind < 0.05 and other.datasets:  # the index forbids this, and the columns would show it
+            del other.datasets[0]
+            world.add(other)
     elif world.blocks and kind < 0.25:
         world.drop(draw.choice(sorted(world.blocks))[0])
     else:
