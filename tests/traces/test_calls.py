@@ -33,6 +33,10 @@ UNSAID = {  # errors that no table has -> why
     "InvalidKey": "of an ordered store: rows have no such keys", "UnknownEntry": "of an entry of a newer release",
     **dict.fromkeys(("DamagedMessage", "DamagedRow", "DamagedFooter", "DamagedSnapshot"), "of bytes that no index has written"),
     **dict.fromkeys(("InvalidPartition", "MalformedLabels", "UnknownString"), "of a block: it is raised as InvalidArgument"),
+    **dict.fromkeys(("InvalidQuery", "InvalidSelector", "InvalidRegex"), "of a query: it is raised as InvalidArgument"),
+    "AnswerTooLarge": "of a query: tests/impl/index/test_index_queries.py judges these",
+    **dict.fromkeys(("OverLimit", "Refused", "Unclear"), "of the calls over a network: tests/impl/index/test_index_service.py"),
+    **dict.fromkeys(("JobLost", "DamagedObject"), "of a worker, which ends its job: tests/impl/index/test_index_worker.py"),
     "BeyondEnd": "of a range, and only reads of SSTs ask for ranges",
     "Undecodable": "of a codec: it is raised as one of its kinds, such as InvalidManifest",
 }
@@ -139,6 +143,8 @@ def public_calls(stem: str) -> set[str]:
 
 OF_OPERATORS = {"open": "of the operator: no caller waits for it", "close": "which raises nothing"}
 OF_FIXED_MEMBERS = {**OF_OPERATORS, "change": "of raft_membership"}
+# Of no scenario: tests/impl/index/test_index_queries.py judges them.
+QUERIES = dict.fromkeys(("query", "query_labels", "tenants", "tenant", "rows", "breath"), "a read that changes nothing")
 NOT_CALLS = {  # public coroutines that are no calls of users -> the call that they are a part of, or that is a part of them
     "wal_fencing": {"fenced_at": "open", "refresh": "the read that an append makes, too; the database calls it alone"},
     "manifest_epochs": {"open_writer": "open", "open_compactor": "open", "open_collector": "open", "opened": "open"},
@@ -159,8 +165,9 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     "raft_membership": OF_OPERATORS,
     **dict.fromkeys(("raft", "consistent_read"), OF_FIXED_MEMBERS),
     "log_snapshot": {**OF_FIXED_MEMBERS, "transfer": "of raft"},
-    "metadata_fsm": {**OF_OPERATORS, "transfer": "of raft"},
-    "compaction_queue": {**OF_OPERATORS, **dict.fromkeys(("overdue", "confirm"), "of metadata_fsm"), "transfer": "of raft"},
+    "metadata_fsm": {**OF_OPERATORS, **QUERIES, "transfer": "of raft"},
+    "compaction_queue": {**OF_OPERATORS, **QUERIES, "transfer": "of raft",
+                         **dict.fromkeys(("overdue", "confirm"), "of metadata_fsm")},
     "checkpoints": {"update": "of the stores", "collect_named": "collect"},
     "destroy": {"fence": "of `admin destroy`: the scenario has no WAL",
                 "release": "finish", "others_of": "finish", "create": "of checkpoints",
