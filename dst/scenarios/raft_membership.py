@@ -49,7 +49,7 @@ def trace_options(shape: Shape) -> list[str]:
     """Return the options of `trace check`: how many servers there are, and how many of them begin the group."""
     given, usual = {"servers": shape.servers, "founders": shape.founders}, Shape()
     told = [f"{name}={value}" for name, value in given.items() if value != getattr(usual, name)]
-    return [f"--shape {','.join(told)}"] if told else []
+    return [f"--shape {one}" for one in told]
 
 
 def options_of(shape: Shape) -> raft.Options:

@@ -47,7 +47,7 @@ def datasets_of(columns: Columns, unit: Unit, query: Query) -> Found:
     chosen = good[columns.labels] & (columns.min_ms <= query.max_ms) & (columns.max_ms >= query.min_ms)
     if not unit.tenant:  # a tenant's own unit has its datasets only: validate.py
         own = np.zeros(len(table.strings), bool)
-        own[[table.index[tenant] for tenant in query.tenants if tenant in table.index]] = True
+        own[[table.index[tenant] for tenant in sorted(query.tenants) if tenant in table.index]] = True
         chosen &= own[columns.tenant]
     hits = np.flatnonzero(chosen)
     sets = {number: tuple(columns.sets.sets[one] for one in columns.distinct[number] if holds[one])

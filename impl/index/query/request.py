@@ -31,10 +31,10 @@ def unnamed(tenant: str) -> str | None:
 
 def query_of(request: Any, semantics: str = COMPAT) -> Query:
     """Return the question of a QueryMetadataRequest or a QueryMetadataLabelsRequest. Raises InvalidQuery."""
-    tenants, labels = list(request.tenant_id), list(request.labels)
-    if not tenants:
+    labels = list(request.labels)
+    if not request.tenant_id:
         raise InvalidQuery("tenant_id is empty: name at least one tenant")
-    for tenant in tenants:
+    for tenant in request.tenant_id:
         if (wrong := unnamed(tenant)) is not None:
             raise InvalidQuery(f"tenant_id: {wrong}")
     if request.start_time > request.end_time:
@@ -46,5 +46,5 @@ def query_of(request: Any, semantics: str = COMPAT) -> Query:
         matchers = parse(request.query)
     except InvalidSelector as error:
         raise InvalidQuery(str(error)) from None
-    return Query(frozenset(tenants), request.start_time, request.end_time, matchers, tuple(labels), frozenset(request.shards),
-                 semantics)
+    return Query(frozenset(request.tenant_id), request.start_time, request.end_time, matchers, tuple(labels),
+                 frozenset(request.shards), semantics)

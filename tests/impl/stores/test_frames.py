@@ -51,7 +51,7 @@ def test_a_cut_hello_is_malformed(cut):
 
 
 def test_what_follows_a_hello_within_its_frame_is_malformed():
-    with pytest.raises(Malformed, match="take 23 bytes, and there are 24"):
+    with pytest.raises(Malformed, match="take 25 bytes, and there are 26"):
         frames.hello_of(frames.hello_to(HELLO) + b"!", 1)
 
 

@@ -111,7 +111,7 @@ def fields_in(number: int, line: str) -> tuple[str, Fields]:
 def members_of(events: list[Fields]) -> list[str]:
     """Return the servers, in order. Raises ValueError unless they stay the same."""
     found = {json.dumps(of["conf"]) for of in events if of.get("conf", [[], []]) != [[], []]}
-    confs = [json.loads(conf) for conf in found]
+    confs = [json.loads(conf) for conf in sorted(found)]
     if len({json.dumps(sorted(conf[0])) for conf in confs}) != 1 or any(conf[1] for conf in confs):
         raise ValueError("the members of this group change, and those of the model raft stay the same" if confs else
                          "no line tells the members of the group")
