@@ -80,6 +80,12 @@ async def members_are_written_and_read(alone: Alone) -> None:
         fails_with(OtherVersion, lambda other=other: members.decoded(other))
 
 
+async def a_learner_may_be_removed(alone: Alone) -> None:
+    same(members.without(WITH_D, "d"), ABC)
+    led, _ = after(learning(), Change(REMOVE, "d"))
+    same((led.voters, led.learners), (("a", "b", "c"), ()))
+
+
 async def a_server_joins_as_a_learner_and_counts_once_it_is_promoted(alone: Alone) -> None:
     led, outputs = after(settled_leader(), Change(LEARN, "d", "there:4"))
     same([output for output in outputs if isinstance(output, Accepted)], [Accepted(5, 2)])
@@ -249,6 +255,7 @@ async def votes_of_those_who_do_not_count_elect_nobody(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     members_are_written_and_read,
+    a_learner_may_be_removed,
     a_server_joins_as_a_learner_and_counts_once_it_is_promoted,
     a_learner_takes_entries_and_does_not_stand_for_election,
     a_learner_confirms_no_read_and_keeps_no_leader,
