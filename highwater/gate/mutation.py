@@ -83,7 +83,8 @@ def shared(count: int) -> Found:
 def replicated(scenarios: Sequence[str], count: int) -> Found:
     """Judge the files of the replicated log, by the scenarios that run nothing but it: they take less time than others."""
     files = {name: path for name, path in shared_files().items() if name.startswith(wanted.REPLICATED)}
-    return judged(files, {mutant: scenarios for name, path in files.items() for mutant in drawn({name: path}, count, SEED)})
+    return judged(files, {mutant: scripted_first(name, scenarios) for name, path in files.items()
+                          for mutant in drawn({name: path}, count, SEED)})
 
 
 def scripted_first(file: str, scenarios: Sequence[str]) -> list[str]:

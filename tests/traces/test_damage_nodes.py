@@ -73,6 +73,8 @@ SENT = EMPTY._replace(t_ms=1, request=3, client="Server#0", kind="sent", op="mes
 RECEIVED = EMPTY._replace(t_ms=1, request=3, client="Server#1", kind="received", op="message", key="Server#0")
 SYNC = EMPTY._replace(t_ms=1, request=6, client="Server#0/writer", kind="disk", op="sync", key="log-1", status=200)
 APPEND = SYNC._replace(request=9, op="append", body=b"x")
+HARD = APPEND._replace(body=(26).to_bytes(4, "big") + bytes(4) + b"\x82" + bytes(8) + (7).to_bytes(8, "big") + bytes(8) + b"a")
+CREATE = SYNC._replace(op="create")
 STARTED, DIED = (EMPTY._replace(t_ms=1, client="Server#0", kind=kind, op="process") for kind in ("started", "died"))
 COMMITTED = EMPTY._replace(t_ms=1, client="Server#0/caller0", kind="told", op="committed", body=b"0.0.1",
                            keys=("propose", "Done", "returned", "index=2"))
@@ -115,6 +117,9 @@ CASES = {  # predicate -> a damage that it explains, and one that it must not ex
                  edited([SENT], 0, body=b"\1\2" + bytes(9))),
     "never proposed": (edited([COMMITTED._replace(op="failed")], 0, body=b"0.0.9"), edited([COMMITTED], 0, body=b"0.0.9")),
     "created again": (twice([SYNC._replace(op="create")], 0), twice([APPEND], 0)),
+    "unused segment": (without([CREATE, APPEND], 1), without([CREATE, APPEND, APPEND], 1)),
+    "repeated by the next file": (without([HARD, APPEND._replace(key="log-2", body=HARD.body)], 0),
+                                  without([HARD, APPEND._replace(key="log-2", body=b"x" + HARD.body + b"x")], 0)),
     "dead is dead": (edited([STARTED, DIED], 1, op="machine"), without([STARTED, DIED], 1)),
     "a task of the node": (edited([SYNC], 0, client="Server#0"), edited([SYNC], 0, client="Server#1")),
     "looked or synced again": (without([SYNC], 0), without([APPEND], 0)),

@@ -200,7 +200,7 @@ def another_cause(s: Survivor) -> bool:
     """Return whether a server stands for election, or gives up, after another input than the one that was recorded."""
     gives_up = s.before.kind == "step" and role(s.before)[0] == "follower" and not changes(s.before)
     if gives_up and same_but(s, "op"):
-        return {s.before.op, s.after.op} <= {"Tick", "Vote", "PreVoteReply"}
+        return {s.before.op, s.after.op} <= {"Tick", "Vote", "PreVoteReply", "Appended"}  # the last one of who is removed
     return s.before.kind == "step" and same_but(s, "op") and {s.before.op, s.after.op} <= {"Tick", "Campaign", "PreVoteReply",
                                                                                           "TimeoutNow"}
 
@@ -225,6 +225,31 @@ def never_proposed(s: Survivor) -> bool:
 
 def created_again(s: Survivor) -> bool:
     return s.damage.kind == "repeat" and (s.before.kind, s.before.op) == ("disk", "create")
+
+
+def unused_segment(s: Survivor) -> bool:
+    """Return whether the beginning of a new file is missing, which nobody reads or goes on with: a restart cuts it."""
+    e = s.before
+    if s.damage.kind != "drop" or (e.kind, e.op) != ("disk", "append"):
+        return False
+    of_file = [(o.op, at) for at, o in enumerate(s.good) if o.kind == "disk" and o.key == e.key
+               and node_of(o.client) == node_of(e.client) and o.op in ("create", "append", "read", "rename")]
+    return [op for op, at in of_file if at < s.damage.at][-1:] == ["create"] and all(at <= s.damage.at for _, at in of_file)
+
+
+def repeated_by_next_file(s: Survivor) -> bool:
+    """Return whether only a record of term and vote is missing, and the next file begins with them before the next step."""
+    e = s.before
+    is_one = e.body[8:9] in (b"\x02", b"\x82") and len(e.body) == 8 + int.from_bytes(e.body[:4], "big")
+    if s.damage.kind != "drop" or (e.kind, e.op) != ("disk", "append") or not is_one:
+        return False
+    term, vote = e.body[17:25], e.body[33:]
+    for o in life(s):
+        if o.kind == "step":
+            return False
+        if (o.kind, o.op) == ("disk", "append"):
+            return o.key != e.key and term in o.body and o.body.endswith(vote)
+    return False
 
 
 def dead_is_dead(s: Survivor) -> bool:
@@ -294,6 +319,8 @@ OF_NODES: Equivalences = {
     "pre-vote": ("a pre-vote and its answer promise nothing", pre_vote),
     "never proposed": ("the call may have been about another entry, which no node has", never_proposed),
     "created again": ("the file is created, and empty already", created_again),
+    "unused segment": ("the file was new, and nobody has read it or gone on with it", unused_segment),
+    "repeated by the next file": ("each file of the log begins with term and vote", repeated_by_next_file),
     "dead is dead": ("a process ends once or twice, and a machine that loses nothing ends as a process does", dead_is_dead),
     "a task of the node": ("which task of a node works with its disk says nothing", task_of_the_node),
     "looked or synced again": ("a process may look at its disk, or sync it, more or less often than it has to", looked_again),
