@@ -129,9 +129,9 @@ async def alone(settings: Settings) -> AsyncGenerator[tuple[Node, Counters]]:
     try:
         await disk.lock()
         known = await identity.check(disk, mine)
-        node = await Node.open(world, settings.node, (settings.node,), machine(settings.config), settings.options)
+        node = await Node.open(world, settings.node, (known or mine).voters, machine(settings.config), settings.options)
         try:
-            if not known:
+            if known is None:
                 await identity.write(disk, mine)
             yield node, counters
         finally:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import grpc
 import grpc.aio
 
-from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.errors import Definite, Indefinite, StoreError
 from highwater.impl.stores.certificates import Files, check_encrypted, loaded
 from highwater.impl.stores.stream_net import Address, AddressInUse
 
@@ -76,8 +76,12 @@ class Handlers(grpc.GenericRpcHandler):
 
     def _streaming(self, path: str) -> Any:
         async def streamed(request: bytes, context: Any) -> AsyncIterator[bytes]:
-            async for part in self.asked.streams[path](path, request):
-                yield part
+            try:
+                async for part in self.asked.streams[path](path, request):
+                    yield part
+            except StoreError as error:
+                code = grpc.StatusCode.FAILED_PRECONDITION if isinstance(error, Definite) else grpc.StatusCode.UNKNOWN
+                await context.abort(code, str(error))
 
         return streamed
 

@@ -11,6 +11,7 @@ import pytest
 from highwater.impl.codecs.index.footer import TAIL
 from highwater.impl.codecs.index.messages import CLASSES, QueryRequest, encode
 from highwater.impl.index.service.service import Reply
+from highwater.impl.raft.faults import NodeStopped, NotLeader
 from highwater.impl.stores.certificates import NotEncrypted
 from highwater.impl.stores.grpc_calls import Asked, Channel, Refused, Unclear, serving
 from highwater.impl.stores.stream_net import Address, AddressInUse
@@ -90,6 +91,21 @@ def test_without_an_answer_the_call_is_unclear_and_ends_in_time():
     with pytest.raises(Unclear, match="UNAVAILABLE"):
         asyncio.run(gone())
     assert time.monotonic() - begun_s < 30
+
+
+@pytest.mark.parametrize("error, kind", [(NotLeader("1", "2"), Refused), (NodeStopped("it stopped"), Unclear)])
+def test_a_stream_that_fails_says_why(error, kind):
+    async def parts(path: str, body: bytes):
+        yield b"a"
+        raise error
+
+    async def work() -> None:
+        asked = Asked(Server(Reply("OK")).answer, {"/x/Y": parts})
+        async with serving(HERE, asked) as port, Channel(HERE._replace(port=port)) as channel:
+            with pytest.raises(kind, match=str(error)):
+                [part async for part in channel.parts("/x/Y", b"", 10.0)]
+
+    asyncio.run(work())
 
 
 def test_connections_are_encrypted_with_the_clusters_certificates(tmp_path):

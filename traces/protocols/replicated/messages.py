@@ -20,7 +20,9 @@ GRANTED, STANDS = Struct(">qB"), Struct(">qqqB")
 TEXT = Struct(">qI")  # term and length of a text
 
 Log = tuple[int, ...]
-Told = set[tuple]  # (server, term) of a candidate to come; (server, term, round of heartbeats), (server, term, name of a read)
+# What servers have told: (server, term) of a candidate to come, (server, term, round of heartbeats), (server, term, name of
+# a read).
+Told = set[tuple]
 
 
 class Sent(NamedTuple):
