@@ -11,7 +11,7 @@ import re2
 
 from highwater.impl.errors import Definite
 
-LATELY = 1_000  # expressions that are kept
+LATELY = 100  # expressions that are kept, of at most 8 MiB each
 META = frozenset("\\.+*?()[]{}^$")  # signs with a meaning, beside the bar
 
 
