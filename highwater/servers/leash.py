@@ -12,7 +12,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from random import SystemRandom
 from typing import TextIO
 
 START_LIMIT_S = 60
@@ -48,9 +49,11 @@ def started(name: str, command: Callable[[int], list[str]], said: TextIO) -> tup
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return a port that nobody listens on, outside the range from which the kernel gives ports to connections that go out."""
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", SystemRandom().randrange(10_000, 32_000)))
+            return probe.getsockname()[1]
 
 
 def answers(server: subprocess.Popen[bytes], port: int) -> bool:

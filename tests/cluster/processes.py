@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -129,7 +130,8 @@ class Cluster:
 
     async def leader(self) -> str:
         """Wait until a node leads that has committed something in its term, and all that run follow it."""
-        async with asyncio.timeout(LIMIT_S), self.client() as client:
+        end_s = time.monotonic() + LIMIT_S
+        async with self.client() as client:
             while True:
                 found = [answer for name in self.names if self.is_running(name)
                          and (answer := await status(client, name)) is not None]
@@ -138,6 +140,7 @@ class Cluster:
                     leader = next((answer for answer in found if answer["node"] in leaders), None)
                     if leader is not None and leader["role"] == "leader" and leader["commit"] == leader["last"]:
                         return leader["node"]
+                assert time.monotonic() < end_s, f"no leader: {found}; {[self.said(name)[-2000:] for name in self.names]}"
                 await asyncio.sleep(0.02)
 
 
