@@ -14,6 +14,7 @@ from rich.table import Table
 from highwater.cli.console import console, refuse
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE, SAFETY
 from highwater.impl.errors import StoreError
+from highwater.impl.level import Level
 from highwater.impl.node_world import DiskFailed, DiskFull
 from highwater.impl.raft.faults import Damaged, NoChange
 from highwater.impl.stores.certificates import BadCertificate, Files, Tls, loaded
@@ -82,7 +83,8 @@ def status_command(nodes: Nodes, cluster: Cluster = "main", authority: Authority
                    key: Key = None) -> None:
     """Ask each node how it is. The exit code is 0 if all answer and agree on a leader, otherwise 3."""
     known = nodes_of(nodes)
-    table = Table("node", "address", "role", "term", "leader", "last", "commit", "applied", "snapshot", "lag", "clients")
+    table = Table("node", "address", "role", "term", "leader", "last", "commit", "applied", "snapshot", "lag", "clients",
+                  "level", "knows")
     found = finish(asked(known, cluster, tls_of(authority, certificate, key)))
     for name, answer in found.items():
         if isinstance(answer, StoreError):
@@ -91,7 +93,7 @@ def status_command(nodes: Nodes, cluster: Cluster = "main", authority: Authority
         lag = ", ".join(f"{other}: {behind:,}" for other, behind in answer["lag"].items())
         numbers = [f"{answer[field]:,}" for field in ("last", "commit", "applied", "snapshot")]
         table.add_row(name, str(known[name]), answer["role"], str(answer["term"]), answer["leader"] or "unknown", *numbers, lag,
-                      str(answer["clients"]))
+                      str(answer["clients"]), str(Level(*answer["level"])), str(Level(*answer["known"])))
     console.print(table)
     members = {(*answer["voters"], "", *answer["learners"]): answer for answer in found.values()
                if not isinstance(answer, StoreError)}

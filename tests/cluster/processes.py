@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from highwater.cluster.client import Client
 from highwater.impl.errors import StoreError
-from highwater.impl.raft import wire
+from highwater.impl.level import FORMS
 from highwater.impl.stores.stream_net import Address
 from highwater.servers.leash import free_port
 from tests.cluster.proxy import Proxy
@@ -34,7 +34,7 @@ class Cluster:
                  snapshot_entries: int = 400):
         self.folder, self.names, self.random = folder, tuple(names), Random(seed)
         self.options: dict[str, Any] = {"bug": bug, "tick_ms": tick_ms, "snapshot_entries": snapshot_entries,
-                                        "tls": None, "version": wire.VERSION, "cluster": "main"}
+                                        "tls": None, "machine": MACHINE, "forms": FORMS, "cluster": "main"}
         self.addresses = {name: Address("127.0.0.1", free_port()) for name in names}
         self.metrics = {name: free_port() for name in names}
         self.proxies: dict[tuple[str, str], Proxy] = {}
@@ -80,7 +80,7 @@ class Cluster:
             known = self.founders if name in self.founders else (*self.founders, name)
             nodes = {other: self.dialled.get((name, other), self.addresses[other]) for other in known}
             wanted = {"parent": os.getpid(), "folder": str(self.folder / name), "node": name, "nodes": nodes,
-                      "machine": MACHINE, "listen": self.addresses[name], "metrics": self.metrics[name],
+                      "listen": self.addresses[name], "metrics": self.metrics[name],
                       "join": name not in self.founders, **self.options}
             command = [sys.executable, "-m", "tests.cluster.node", json.dumps(wanted)]
             process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
