@@ -120,6 +120,11 @@ class Client:
             await connection.close()
         self.connections = {}
 
+    def add(self, name: str, address: Address) -> None:
+        """Know one more node, or another address of one."""
+        self.nodes[name] = address
+        self.opening.setdefault(name, asyncio.Lock())
+
     async def propose(self, command: bytes) -> bytes:
         """Replicate a command and return its result. Raises TooLarge, QueueFull, LevelTooLow, Unreachable (definite), and the
         indefinite LeadershipLost, NodeStopped, NoAnswerInTime, ConnectionLost."""

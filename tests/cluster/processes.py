@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from tests.cluster.proxy import Proxy
 
 ROOT = Path(__file__).resolve().parents[2]
 MACHINE = str(ROOT / "examples" / "registers" / "machine.py") + ":SERVICE"
+EVERYBODY = "*"  # who dials a node that joined: the log has one address of it
 LIMIT_S = 60.0  # for what takes less than a second on a quiet machine
 
 
@@ -47,15 +49,28 @@ class Cluster:
         for one in self.names:
             for other in self.names:
                 if one != other:
-                    proxy = Proxy(self.addresses[other], Random(self.random.random()))
-                    self.proxies[one, other], self.dialled[one, other] = proxy, await proxy.start()
+                    await self._connect(one, other)
 
-    async def add(self, name: str) -> None:
-        """Start a process that is no member, and knows where the others are."""
+    async def _connect(self, one: str, other: str) -> None:
+        proxy = Proxy(self.addresses[other], Random(self.random.random()))
+        self.proxies[one, other], self.dialled[one, other] = proxy, await proxy.start()
+
+    async def add(self, name: str) -> Address:
+        """Start a process that is no member, and knows where the founders are. Return where the others should dial it."""
         self.names = (*self.names, name)
         self.addresses[name], self.metrics[name] = Address("127.0.0.1", free_port()), free_port()
+        for one, other in ((EVERYBODY, name), *((name, founder) for founder in self.founders)):
+            await self._connect(one, other)
         self.start(name)
         await self.answers(name)
+        return self.dialled[EVERYBODY, name]
+
+    async def remove(self, name: str) -> None:
+        """Forget a process that has ended for ever, and its folder."""
+        self.names = tuple(other for other in self.names if other != name)
+        for link in [link for link in self.proxies if name in link and name not in self.founders]:
+            await self.proxies.pop(link).close()
+        shutil.rmtree(self.folder / name)
 
     async def answers(self, name: str) -> None:
         """Wait until a process answers."""

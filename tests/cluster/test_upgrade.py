@@ -107,13 +107,13 @@ def test_an_older_node_does_not_join_a_cluster_that_was_raised(tmp_path):
                 three.options |= OLDER
                 await three.add("4")
                 for name in ("1", "2", "3"):
-                    line = f"node '4' knows levels up to {FORMS}.1, and node {name!r} is at level {FORMS + 1}.2: start on '4' the"
+                    line = f"node '4' knows levels up to {FORMS}.1, and node {name!r} is at level {FORMS + 1}.2: start on '4'"
                     await three.said_so("4", f"refuses the connection: {line}")
                     await three.said_so(name, f"is closed: {line}")
                 client.limit_s = 2.0
                 with pytest.raises(NotYet, match="the learner lacks too many entries"):
                     await client.join("4", three.addresses["4"])
-                line = f"node {leader!r} is at level {FORMS + 1}.2, and node '4' knows levels up to {FORMS}.1: start"
+                line = f"node {leader!r} is at level {FORMS + 1}.2, and node '4' knows levels up to {FORMS}.1"
                 await three.said_so(leader, f"node '4' at {three.addresses['4']} refuses the connection: {line}")
                 await three.said_so("4", f"is closed: {line}")
                 await client.leave("4")
