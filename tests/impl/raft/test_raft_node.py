@@ -572,7 +572,7 @@ def test_bytes_that_are_no_message_are_dropped():
         async with group() as three:
             leader = await three.leader()
             other = next(name for name in NAMES if name != leader.state.me)
-            for body in (b"", b"\1", b"\2\1", b"\1\5abc", wire.encoded(driver.FetchChunk(1, 1, 0)) + b"x"):
+            for body in (b"", b"\1", b"\1\5", b"\1\5abc", wire.encoded(driver.FetchChunk(1, 1, 0)) + b"x"):
                 await three.worlds[other].net.send(leader.state.me, body)
             await leader.propose(b"x")
             await until(lambda: leader.world.metrics.snapshot().get("raft_malformed_messages") == 5)
