@@ -240,9 +240,10 @@ def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a n
         found = finish(with_disk(FolderDisk(folder), checked))
     except NoFolder as error:
         refuse(f"{folder}: {error}")
-    whose = f"node {found.node!r}" + (f" of cluster {found.whose.cluster!r}, nodes {', '.join(found.whose.voters)}"
-                                      if found.whose else "")
-    console.print(f"{folder}: {whose}", markup=False)
+    whose = f"node {found.node!r}" + (f" of cluster {found.whose.cluster!r}" if found.whose else "")
+    console.print(f"{folder}: {whose}, at level {found.level}", markup=False)
+    learners = f"; learners {', '.join(found.members.learners)}" if found.members.learners else ""
+    console.print(f"voters by its log: {', '.join(found.members.voters) or 'unknown'}{learners}", markup=False)
     console.print(f"term {found.term:,}, voted for {found.vote or 'nobody'}")
     console.print(f"snapshot up to entry {found.snapshot.index:,}" if found.snapshot.index else "no snapshot")
     console.print(f"log: entries {found.first:,} to {found.last:,}, the last of term {found.last_term:,}; "

@@ -160,7 +160,7 @@ def test_status_transfer_and_check(tmp_path):
             assert shown.returncode == 3 and "cannot be reached: Connection refused" in shown.stdout
             checked = await asyncio.to_thread(highwater, "check", str(tmp_path / leader))
             assert checked.returncode == 0 and "the node can start in this folder" in checked.stdout
-            assert f"node '{leader}' of cluster 'main', nodes 1, 2, 3" in checked.stdout
+            assert f"node '{leader}' of cluster 'main', at level 1.1\nvoters by its log: 1, 2, 3\n" in checked.stdout
             other = await asyncio.to_thread(highwater, "status", "--nodes", nodes, "--cluster", "other")
             assert other.returncode == 3 and "is of cluster 'main', and not of 'other'" in other.stdout
 
