@@ -16,6 +16,7 @@ from highwater.dst.scenarios.replicated.group import Group, group_of
 from highwater.dst.scripts.replicated import core as core_scripts
 from highwater.dst.scripts.replicated import files as file_scripts
 from highwater.dst.scripts.replicated import leader as leader_scripts
+from highwater.dst.scripts.replicated import levels as level_scripts
 from highwater.dst.scripts.replicated import node as node_scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.machines import ended
@@ -276,5 +277,6 @@ SCENARIO = Scenario(
     may_retire=lambda shape: (shape.servers - 1) // 2,
     share=2,
     cost={},
-    scripts=(*core_scripts.SCRIPTS, *leader_scripts.SCRIPTS, *node_scripts.SCRIPTS, *file_scripts.SCRIPTS),
+    scripts=(*core_scripts.SCRIPTS, *leader_scripts.SCRIPTS, *node_scripts.SCRIPTS, *file_scripts.SCRIPTS,
+             *level_scripts.SCRIPTS),
 )

@@ -14,6 +14,7 @@ from rich.table import Table
 from highwater.cli.console import console, refuse
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE, SAFETY
 from highwater.impl.errors import StoreError
+from highwater.impl.level import Level
 from highwater.impl.node_world import DiskFailed, DiskFull
 from highwater.impl.raft.faults import Damaged, NoChange
 from highwater.impl.stores.certificates import BadCertificate, Files, Tls, loaded
@@ -82,7 +83,8 @@ def status_command(nodes: Nodes, cluster: Cluster = "main", authority: Authority
                    key: Key = None) -> None:
     """Ask each node how it is. The exit code is 0 if all answer and agree on a leader, otherwise 3."""
     known = nodes_of(nodes)
-    table = Table("node", "address", "role", "term", "leader", "last", "commit", "applied", "snapshot", "lag", "clients")
+    table = Table("node", "address", "role", "term", "leader", "last", "commit", "applied", "snapshot", "lag", "clients",
+                  "level", "knows")
     found = finish(asked(known, cluster, tls_of(authority, certificate, key)))
     for name, answer in found.items():
         if isinstance(answer, StoreError):
@@ -91,7 +93,7 @@ def status_command(nodes: Nodes, cluster: Cluster = "main", authority: Authority
         lag = ", ".join(f"{other}: {behind:,}" for other, behind in answer["lag"].items())
         numbers = [f"{answer[field]:,}" for field in ("last", "commit", "applied", "snapshot")]
         table.add_row(name, str(known[name]), answer["role"], str(answer["term"]), answer["leader"] or "unknown", *numbers, lag,
-                      str(answer["clients"]))
+                      str(answer["clients"]), str(Level(*answer["level"])), str(Level(*answer["known"])))
     console.print(table)
     members = {(*answer["voters"], "", *answer["learners"]): answer for answer in found.values()
                if not isinstance(answer, StoreError)}
@@ -238,9 +240,10 @@ def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a n
         found = finish(with_disk(FolderDisk(folder), checked))
     except NoFolder as error:
         refuse(f"{folder}: {error}")
-    whose = f"node {found.node!r}" + (f" of cluster {found.whose.cluster!r}, nodes {', '.join(found.whose.voters)}"
-                                      if found.whose else "")
-    console.print(f"{folder}: {whose}", markup=False)
+    whose = f"node {found.node!r}" + (f" of cluster {found.whose.cluster!r}" if found.whose else "")
+    console.print(f"{folder}: {whose}, at level {found.level}", markup=False)
+    learners = f"; learners {', '.join(found.members.learners)}" if found.members.learners else ""
+    console.print(f"voters by its log: {', '.join(found.members.voters) or 'unknown'}{learners}", markup=False)
     console.print(f"term {found.term:,}, voted for {found.vote or 'nobody'}")
     console.print(f"snapshot up to entry {found.snapshot.index:,}" if found.snapshot.index else "no snapshot")
     console.print(f"log: entries {found.first:,} to {found.last:,}, the last of term {found.last_term:,}; "

@@ -10,6 +10,7 @@ from highwater.impl.errors import Definite, Indefinite, StoreError
 from highwater.impl.raft.faults import (
     ChangeRefused,
     LeadershipLost,
+    LevelTooLow,
     NoChange,
     NodeStopped,
     NotLeader,
@@ -39,7 +40,7 @@ OK = 0
 OUTCOMES: dict[int, type[StoreError]] = {
     1: NotLeader, 2: TooLarge, 3: QueueFull, 4: NotRunning, 5: NoVoter, 6: BadRequest, 7: LeadershipLost, 8: NodeStopped,
     9: TransferFailed, 10: NoAnswerInTime, 11: Definite, 12: Indefinite, 13: NotYet,
-    14: NoChange, 15: ChangeRefused,
+    14: NoChange, 15: ChangeRefused, 16: LevelTooLow,
 }
 OF_ERROR = {kind: number for number, kind in OUTCOMES.items()}
 

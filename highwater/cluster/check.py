@@ -2,11 +2,13 @@
 
 from typing import NamedTuple
 
+from highwater.impl.level import Level
 from highwater.impl.node_world import Disk
-from highwater.impl.raft import identity, snapshots
-from highwater.impl.raft.entries import last_index, last_term
+from highwater.impl.raft import identity, in_force, levels, snapshots
+from highwater.impl.raft.entries import LEVEL, Log, last_index, last_term
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.log import open_log, segment_names
+from highwater.impl.raft.members import Members
 from highwater.impl.raft.records import record_at
 from highwater.impl.raft.segments import HEAD_FIELDS
 from highwater.impl.raft.snapshots import Snapshot
@@ -27,6 +29,8 @@ class Content(NamedTuple):
     segments: int
     unfinished: tuple[str, ...]  # snapshots that were never finished, which the next start removes
     torn_bytes: int  # of a last write that was never acknowledged, which the next start removes
+    members: Members  # by its last entry about them, which may not be committed
+    level: Level  # likewise
 
 
 class NoFolder(Exception):
@@ -49,7 +53,21 @@ async def checked(disk: Disk) -> Content:
     after = sum(len(body) for name, body in copy.files.items() if name in names)
     log = recovered.log
     return Content(whose, node, recovered.term, recovered.vote, snapshot, log.base_index + 1, last_index(log), last_term(log),
-                   len(opened.segments), tuple(name for name, _ in bad), max(before - after, 0))
+                   len(opened.segments), tuple(name for name, _ in bad), max(before - after, 0),
+                   members_in(log, snapshot, whose), level_in(log, snapshot))
+
+
+def members_in(log: Log, snapshot: Snapshot, whose: FolderIdentity | None) -> Members:
+    first = snapshot.members or Members(snapshot.voters or (whose.voters if whose else ()))
+    changes = in_force.changes_in(log.entries, log.base_index + 1)
+    return changes[-1].members if changes else first
+
+
+def level_in(log: Log, snapshot: Snapshot) -> Level:
+    level = snapshot.level
+    for index, entry in enumerate(log.entries, log.base_index + 1):
+        level = level.raised(levels.of_entry(index, entry)) if entry.kind == LEVEL else level
+    return level
 
 
 def owner_of(segment: bytes) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from highwater.cluster import calls
 from highwater.cluster.calls import CHANGE, PROPOSE, QUERY, STATUS, TRANSFER
 from highwater.impl.errors import Definite, Indefinite, StoreError
-from highwater.impl.raft import wire
+from highwater.impl.level import ANY_MACHINE, FIRST
 from highwater.impl.raft.faults import NoChange, NotLeader, NotYet
 from highwater.impl.raft.state import LEARN, PROMOTE, REMOVE
 from highwater.impl.stores import frames
@@ -43,8 +43,7 @@ class Connection:
         self.receiver = asyncio.create_task(self._receive())
 
     @classmethod
-    async def open(cls, address: Address, cluster: str, to: str = "", tls: Tls | None = None,
-                   version: int = wire.VERSION) -> "Connection":
+    async def open(cls, address: Address, cluster: str, to: str = "", tls: Tls | None = None) -> "Connection":
         """Raises Unreachable, HandshakeRefused."""
         try:
             async with asyncio.timeout(frames.HANDSHAKE_S):
@@ -53,7 +52,7 @@ class Connection:
             raise Unreachable(f"{address} cannot be reached: {reason(error)}") from error
         try:
             set_up(writer)
-            found = await frames.introduce(reader, writer, Hello(version, CLIENT, cluster, "", to, Ulids().new_id()))
+            found = await frames.introduce(reader, writer, Hello(FIRST, ANY_MACHINE, CLIENT, cluster, "", to, Ulids().new_id()))
         except HandshakeRefused:
             writer.close()
             raise
@@ -121,9 +120,14 @@ class Client:
             await connection.close()
         self.connections = {}
 
+    def add(self, name: str, address: Address) -> None:
+        """Know one more node, or another address of one."""
+        self.nodes[name] = address
+        self.opening.setdefault(name, asyncio.Lock())
+
     async def propose(self, command: bytes) -> bytes:
-        """Replicate a command and return its result. Raises TooLarge, QueueFull, Unreachable (definite), and the indefinite
-        LeadershipLost, NodeStopped, NoAnswerInTime, ConnectionLost."""
+        """Replicate a command and return its result. Raises TooLarge, QueueFull, LevelTooLow, Unreachable (definite), and the
+        indefinite LeadershipLost, NodeStopped, NoAnswerInTime, ConnectionLost."""
         end = asyncio.get_running_loop().time() + self.limit_s
         while True:
             trouble: StoreError | None = None

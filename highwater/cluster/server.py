@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 from highwater.cluster import calls, status
 from highwater.cluster.calls import CHANGE, PROPOSE, QUERY, STATUS, TRANSFER, BadRequest, NoAnswerInTime
+from highwater.cluster.levels import raising
 from highwater.cluster.members import following_members
 from highwater.cluster.metrics import serving_metrics
 from highwater.cluster.service import Service
 from highwater.impl.errors import StoreError, TaskCancelled, TimedOut
+from highwater.impl.level import Level
 from highwater.impl.node_world import Disk, NodeWorld
-from highwater.impl.raft import core, identity, wire
+from highwater.impl.raft import core, identity
 from highwater.impl.raft.faults import QueueFull
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.node import Node, Options
@@ -54,7 +56,6 @@ class Settings(NamedTuple):
     join: bool = False  # it begins as no member, and waits until an operator lets it join
     options: Options = OPTIONS
     limits: Limits = USUAL_LIMITS
-    version: int = wire.VERSION
     takes_clients: bool = True  # over the frames; an index has an API of its own
 
 
@@ -67,7 +68,7 @@ class Server:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # a bug of the machine, as it was raised
 
     def status(self) -> dict:
-        return status.of(self.node, self.net, self.settings.version)
+        return status.of(self.node, self.net)
 
     async def ended(self) -> str:
         """Return why the node stopped, once it has. Raises what the machine raised, if it did."""
@@ -157,6 +158,11 @@ def change_of(body: bytes) -> tuple[str, str, str]:
     return what, name, address
 
 
+def known_by(settings: Settings) -> Level:
+    """Return the highest level that a node with these settings knows."""
+    return Level(settings.options.forms, settings.service.machine.level)
+
+
 @asynccontextmanager
 async def running(settings: Settings, disk: Disk | None = None, step: core.Step = core.step) -> AsyncGenerator[Server]:
     """Give one running process of a cluster, and close it at the end of the context.
@@ -173,9 +179,8 @@ async def running(settings: Settings, disk: Disk | None = None, step: core.Step 
     timed = status.timed(disk or folder, counters, time.perf_counter)
     mine = FolderIdentity(settings.cluster, settings.node, () if settings.join else tuple(sorted(settings.nodes)))
     others = {name: address for name, address in settings.nodes.items() if name != settings.node}
-    net = StreamNet(Identity(settings.cluster, settings.node, settings.version, Ulids().new_id(),
-                             str(settings.nodes[settings.node])), others, counters,
-                    settings.tls, settings.limits)
+    net = StreamNet(Identity(settings.cluster, settings.node, known_by(settings), Ulids().new_id(),
+                             str(settings.nodes[settings.node])), others, counters, settings.tls, settings.limits)
     world = NodeWorld(timed, net, SystemClock(), SystemSignals(), Ulids(), counters)
     node = None
     try:
@@ -186,9 +191,10 @@ async def running(settings: Settings, disk: Disk | None = None, step: core.Step 
         if known is None:
             await identity.write(timed, mine)
         server = Server(settings, node, net, counters)
-        net.serve = server.serve
+        net.serve, net.level = server.serve, lambda: node.level
         await net.start(listen, settings.insecure)
-        async with serving_metrics(settings.metrics_port, lambda: status.prometheus(server.status(), counters)):
+        async with serving_metrics(settings.metrics_port, lambda: status.prometheus(server.status(), counters)), \
+                raising(node, net.known_of):
             yield server
     finally:
         await net.close()
@@ -208,8 +214,8 @@ async def serve(settings: Settings, disk: Disk | None = None) -> str:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
     async with running(settings, disk) as server:
-        log.info("node %r of cluster %r serves %s, version %d", settings.node, settings.cluster,
-                 settings.listen or settings.nodes[settings.node], settings.version)
+        log.info("node %r of cluster %r serves %s, and knows levels up to %s", settings.node, settings.cluster,
+                 settings.listen or settings.nodes[settings.node], known_by(settings))
         ended, asking = asyncio.ensure_future(server.ended()), asyncio.ensure_future(asked.wait())
         await asyncio.wait((ended, asking), return_when=asyncio.FIRST_COMPLETED)
         asking.cancel()

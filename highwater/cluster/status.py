@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, cast
 
+from highwater.impl.level import Level
 from highwater.impl.node_world import Disk
 from highwater.impl.raft import core
 from highwater.impl.raft.entries import last_index
@@ -17,12 +18,13 @@ ROLES = (FOLLOWER, PRE_CANDIDATE, CANDIDATE, LEADER)
 log = logging.getLogger("highwater")
 
 
-def of(node: Node, net: StreamNet, version: int) -> dict[str, Any]:
+def of(node: Node, net: StreamNet) -> dict[str, Any]:
     """Return what can be asked of a node at any time, without the others."""
     state = node.state
     return {
-        "node": state.me, "cluster": net.identity.cluster, "version": version, "role": state.role, "term": state.term,
-        "leader": state.leader, "voters": list(state.voters), "learners": list(state.learners), "last": last_index(state.log),
+        "node": state.me, "cluster": net.identity.cluster, "level": list(node.level), "known": list(node.known),
+        "role": state.role, "term": state.term, "leader": state.leader, "voters": list(state.voters),
+        "learners": list(state.learners), "last": last_index(state.log),
         "commit": state.commit, "applied": node.applied, "snapshot": node.snapshot.index,
         "lag": {follower.name: last_index(state.log) - follower.match_index for follower in state.followers},
         "uncommitted_bytes": state.uncommitted_bytes, "unwritten_saves": len(node.saves), "queued_frames": net.queued_frames(),
@@ -37,6 +39,8 @@ def prometheus(status: dict[str, Any], counters: Counters) -> str:
     lines = [f'highwater_raft_role{{{label},role="{role}"}} {int(status["role"] == role)}' for role in ROLES]
     lines += [f"highwater_raft_{name}{{{label}}} {status[name]}" for name in (
         "term", "last", "commit", "applied", "snapshot", "uncommitted_bytes", "unwritten_saves", "queued_frames", "clients")]
+    lines += [f'highwater_raft_level{{{label},part="{part}"}} {number}'
+              for part, number in zip(Level._fields, status["level"])]
     lines.append(f'highwater_raft_running{{{label}}} {int(not status["stopped"])}')
     lines += [f'highwater_raft_lag{{{label},follower="{escaped(name)}"}} {behind}' for name, behind in status["lag"].items()]
     lines += [f'highwater_{name.replace(".", "_")}{{{label}}} {value}' for name, value in counters.snapshot().items()]

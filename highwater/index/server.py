@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from highwater.cluster import server as replicas
 from highwater.cluster import status
+from highwater.cluster.levels import raising
 from highwater.cluster.metrics import serving_metrics
 from highwater.cluster.service import Service as Replicated
 from highwater.impl.errors import TaskCancelled
@@ -133,7 +134,8 @@ async def alone(settings: Settings) -> AsyncGenerator[tuple[Node, Counters]]:
         try:
             if known is None:
                 await identity.write(disk, mine)
-            yield node, counters
+            async with raising(node, lambda peer: None):  # it has no peers
+                yield node, counters
         finally:
             await node.close()
     finally:

@@ -57,4 +57,4 @@ def load(content: bytes) -> View:
 def machine(config: Config) -> Machine:
     """Return the index as a machine for a node of Raft. Raises ConfigRefused."""
     numbers = checked(config)
-    return Machine(View(), lambda view, command: applied_to(view, command, numbers), dump, load)
+    return Machine(View(), lambda view, command: applied_to(view, command, numbers), dump, load, entries.LEVEL)

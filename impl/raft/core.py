@@ -161,7 +161,7 @@ INPUTS: dict[type, Callable] = {
     Tick: tick,
     Received: received,
     Synced: disk_synced,
-    Propose: lambda state, given: replication.propose(state, given.bodies),
+    Propose: lambda state, given: replication.propose(state, given.bodies, given.kind),
     Read: lambda state, given: reads.read(state, given.read),
     TransferTo: lambda state, given: transfer.transfer(state, given.target),
     Change: membership.change,

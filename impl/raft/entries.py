@@ -2,15 +2,16 @@
 
 from typing import NamedTuple
 
-NOOP, COMMAND, MEMBERS = 0, 1, 2  # kinds of entries. A leader opens its term with a NOOP; MEMBERS changes who belongs to the
-# group (members.py).
+NOOP, COMMAND, MEMBERS, LEVEL = 0, 1, 2, 3  # kinds of entries. A leader opens its term with a NOOP; MEMBERS changes who belongs
+# to the group (members.py); LEVEL lets it use further forms (levels.py).
+KINDS = (NOOP, COMMAND, MEMBERS, LEVEL)
 
 
 class Entry(NamedTuple):
     """An entry. Its index is its place in the log; index and term together name it in all logs."""
 
     term: int
-    kind: int  # NOOP, COMMAND or MEMBERS
+    kind: int  # one of KINDS
     body: bytes
 
 

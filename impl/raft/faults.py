@@ -42,6 +42,10 @@ class QueueFull(Definite):
     """The leader has too many entries that are not committed yet: try again later."""
 
 
+class LevelTooLow(Definite):
+    """The command is of a level that the group does not have yet: not all of its nodes know it."""
+
+
 class LeadershipLost(Indefinite):
     """The node took the entry as the leader, and leads no more: a later leader may commit it, or not. It is applied once at
     most, but a caller who proposes it again may have it applied twice."""

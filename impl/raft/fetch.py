@@ -6,7 +6,7 @@ not come. So a lost message costs one chunk, and the leader keeps nothing about 
 
 from typing import NamedTuple
 
-from highwater.impl.raft.faults import FolderRefused
+from highwater.impl.raft.faults import Damaged
 from highwater.impl.raft.snapshots import Snapshot, decoded
 
 
@@ -62,9 +62,9 @@ class Fetched:
         return bool(self.size_bytes) and len(self.data) >= self.size_bytes
 
     def snapshot(self) -> Snapshot | None:
-        """Return the snapshot; None if what came is not the one that was offered."""
+        """Return the snapshot; None if what came is not the one that was offered. Raises OtherVersion."""
         try:
             found = decoded(f"the snapshot from {self.leader}", bytes(self.data))
-        except FolderRefused:
+        except Damaged:
             return None
         return found if (found.index, found.term) == (self.index, self.last_term) else None

@@ -8,8 +8,9 @@ synced may still be read, so it is written again then, and synced. Entries that 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from highwater.impl.level import ANY_MACHINE, Level
 from highwater.impl.node_world import Disk
-from highwater.impl.raft import segments
+from highwater.impl.raft import levels, segments
 from highwater.impl.raft.entries import Entry, Log, last_index, last_term
 from highwater.impl.raft.faults import Damaged
 from highwater.impl.raft.records import ENTRY, HARD, TRUNCATE, Record, batch_of
@@ -104,9 +105,10 @@ class DiskLog:
             del self.segments[0]
 
 
-async def open_log(disk: Disk, node: str, snapshot: tuple[int, int], segment_bytes: int = SEGMENT_BYTES
-                   ) -> tuple[DiskLog, Recovered]:
+async def open_log(disk: Disk, node: str, snapshot: tuple[int, int], segment_bytes: int = SEGMENT_BYTES,
+                   known: Level = ANY_MACHINE) -> tuple[DiskLog, Recovered]:
     """Read and check the log of `node`, cut a torn end, and go on behind it. `snapshot`: (index, last term) of its snapshot.
+    `known`: the highest level that the node knows.
 
     A log that does not reach the snapshot's last entry, or has another one there, begins anew after it. Raises Damaged,
     OtherNode, OtherVersion, DiskFull, DiskFailed. If the folder is refused, nothing in it was changed.
@@ -125,6 +127,7 @@ async def open_log(disk: Disk, node: str, snapshot: tuple[int, int], segment_byt
         raise Damaged(torn_head or name_of(1), 0, "there is a snapshot, but no segment of the log that can be read")
     opened, recovered = DiskLog(disk, node, segment_bytes), replay.recovered()
     check_reaches(names, recovered.log, snapshot)
+    levels.check(recovered.log.base_index + 1, recovered.log.entries, known)
     if torn_head:
         await disk.remove(torn_head)
         await disk.sync_names()

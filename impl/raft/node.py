@@ -8,14 +8,17 @@ the node is stopped then, and may only be opened anew.
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
+from highwater.impl import level
 from highwater.impl.errors import StoreError, TaskCancelled, TimedOut
+from highwater.impl.level import FIRST, FORMS, Level
 from highwater.impl.node_world import NodeWorld
-from highwater.impl.raft import core, in_force, snapshots, wire
-from highwater.impl.raft.entries import COMMAND, MEMBERS, NOOP, Entry, entry_at, term_at, without_before
+from highwater.impl.raft import core, in_force, levels, snapshots, wire
+from highwater.impl.raft.entries import COMMAND, LEVEL, Entry, entry_at, term_at, without_before
 from highwater.impl.raft.faults import (
     ChangeRefused,
     Damaged,
     LeadershipLost,
+    LevelTooLow,
     NoChange,
     NodeStopped,
     NotLeader,
@@ -34,6 +37,7 @@ from highwater.impl.raft.guard import GuardedDisk
 from highwater.impl.raft.log import SEGMENT_BYTES, DiskLog, Recovered, open_log
 from highwater.impl.raft.machine import Command, Machine
 from highwater.impl.raft.members import Members
+from highwater.impl.raft.messages import Append
 from highwater.impl.raft.snapshots import Snapshot
 from highwater.impl.raft.state import (
     CHANGE_UNDER_WAY,
@@ -88,6 +92,7 @@ class Options(NamedTuple):
     chunk_bytes: int = 256 << 10  # of a snapshot in one message
     fetch_retry_ms: int = 500
     fetch_attempts: int = 10  # for one chunk
+    forms: int = FORMS  # the highest level of forms that this node knows
 
 
 USUAL = Options()
@@ -116,7 +121,9 @@ class Node:
         self.world, self.machine, self.options, self.step = world, machine, options, step
         self.disk = GuardedDisk(world.disk, world.clock, options.disk_limit_ms)
         self.state = core.server(me, tuple(voters), options.config)
+        self.known = Level(options.forms, machine.level)  # the highest level that this node knows
         self.value, self.applied = machine.initial, 0  # the machine's state, and how far it has applied
+        self.level = FIRST  # of the group, by what is applied
         self.snapshot, self.snapshot_data = snapshots.EMPTY, b""  # the latest verified one; its file
         self.log: DiskLog | None = None
         self.saves: list[Save] = []  # not written yet
@@ -158,8 +165,10 @@ class Node:
             name = snapshots.name_of(snapshot.index, snapshot.term)
             raise OtherNode(f"{name}: its group is {', '.join(snapshot.voters)}, and this node was given "
                             f"{', '.join(self.state.voters)}: give the node its own folder")
+        levels.check_level("the snapshot in the folder is of a cluster raised", snapshot.level, self.known)
         try:
-            self.log, recovered = await open_log(self.disk, me, (snapshot.index, snapshot.term), self.options.segment_bytes)
+            self.log, recovered = await open_log(self.disk, me, (snapshot.index, snapshot.term), self.options.segment_bytes,
+                                                 self.known)
         except Damaged:
             if bad:
                 raise bad[0][1] from None  # the log was cut after that snapshot, so it was whole once
@@ -169,7 +178,7 @@ class Node:
         await snapshots.remove_unfinished(self.disk, bad)
         if snapshot.index:
             self._take(snapshot)
-            self.value, self.applied = self.machine.load(snapshot.content), snapshot.index
+            self._restore(snapshot)
         return recovered
 
     async def close(self) -> None:
@@ -222,15 +231,30 @@ class Node:
     async def propose(self, body: bytes) -> Done:
         """Replicate an entry, and return once it is committed and applied here.
 
-        Definite errors: NotLeader, TooLarge, QueueFull, NotRunning. Indefinite ones, after which the entry may be
+        Definite errors: NotLeader, TooLarge, QueueFull, LevelTooLow, NotRunning. Indefinite ones, after which the entry may be
         committed: LeadershipLost, NodeStopped.
         """
         self._check_running()
+        needed = self.machine.level_of(body)
+        if needed > self.level.machine:
+            raise LevelTooLow(f"the command needs level {needed} of the machine, and the cluster is at level "
+                              f"{self.level.machine}: upgrade all nodes, then call again")
+        return await self._proposed(Propose((body,)))
+
+    async def raise_level(self, to: Level) -> Done:
+        """Let the group use the forms of this level, and return once that is committed and applied here.
+
+        All members must know the level: one that does not stops at the entry. Raises what `propose` does.
+        """
+        self._check_running()
+        return await self._proposed(Propose((level.encoded(to),), LEVEL))
+
+    async def _proposed(self, given: Propose) -> Done:
         waiter = Waiter(self.world.signals)
-        outputs = self._step(Propose((body,)), waiter)
+        outputs = self._step(given, waiter)
         refused = next((output for output in outputs if isinstance(output, Refused)), None)
         if refused is not None:
-            raise self._refusal(refused, len(body))
+            raise self._refusal(refused, len(given.bodies[0]))
         await self._send(outputs)
         return await waiter.wait()
 
@@ -345,7 +369,7 @@ class Node:
             self.fetching = Fetched(output.leader, output.index, output.last_term)
             self.snapshotting.ring()
         elif isinstance(output, Restore) and output.index > self.applied:
-            self.value, self.applied = self.machine.load(self.snapshot.content), output.index
+            self._restore(self.snapshot)
 
     def _answer_read(self, output: ReadReady | ReadRefused) -> None:
         waiter = self.asked.pop(output.read, None)
@@ -376,11 +400,11 @@ class Node:
 
     def _applied(self, index: int, entry: Entry) -> Any:
         if entry.kind == COMMAND:
-            self.value, result = self.machine.apply(self.value, Command(index, entry.term, entry.body))
+            command = Command(index, entry.term, entry.body, self.level.machine)
+            self.value, result = self.machine.apply(self.value, command)
             return result
-        if entry.kind not in (NOOP, MEMBERS):
-            raise OtherVersion(f"entry {index:,} is of kind {entry.kind}, and this highwater knows kinds {NOOP} to {MEMBERS}: "
-                               "start the version that the leader has")
+        if entry.kind == LEVEL:
+            self.level = self.level.raised(levels.of_entry(index, entry))
         return None
 
     def _end_transfers(self) -> None:
@@ -405,10 +429,14 @@ class Node:
                 continue
             try:
                 message = wire.decoded(received.body)
+                if isinstance(message, Append):
+                    levels.check(message.prev_index + 1, message.entries, self.known)
             except wire.Malformed as problem:
                 self.world.metrics.count("raft_malformed_messages")
                 self.world.metrics.warn(f"a message of {received.sender!r} is dropped: {problem}")
                 continue
+            except OtherVersion as problem:
+                raise OtherVersion(f"from {received.sender!r}: {problem}") from None
             if isinstance(message, FetchChunk):
                 chunk = chunk_of(message, self.snapshot, self.snapshot_data, self.options.chunk_bytes)
                 await self.world.net.send(received.sender, wire.encoded(chunk))
@@ -462,7 +490,7 @@ class Node:
     def _snapshot_of(self, index: int, term: int) -> Snapshot:
         """Return the snapshot of what is applied, with the members that are in force there."""
         since, of = in_force.at(self.state, index)
-        return Snapshot(index, term, of.voters, self.machine.dump(self.value), of if since else None)
+        return Snapshot(index, term, of.voters, self.machine.dump(self.value), of if since else None, self.level)
 
     def _members_of(self, snapshot: Snapshot) -> Members | None:
         """Return the members by a snapshot; None if they are those with which this node began."""
@@ -471,6 +499,10 @@ class Node:
     def _take(self, snapshot: Snapshot) -> None:
         """Serve this snapshot from now on: it is durable and verified."""
         self.snapshot, self.snapshot_data = snapshot, snapshots.encoded(snapshot)
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        """Have the state of a snapshot, and no other."""
+        self.value, self.applied, self.level = self.machine.load(snapshot.content), snapshot.index, snapshot.level
 
     async def _fetch(self, fetched: Fetched) -> None:
         """Fetch an offered snapshot and install it, or say that it failed: the leader offers again."""
@@ -498,7 +530,10 @@ class Node:
             if fetched.is_gone():
                 return None
             if fetched.is_whole():
-                return fetched.snapshot()
+                found = fetched.snapshot()
+                if found is not None:
+                    levels.check_level(f"the snapshot of {fetched.leader!r} is of a cluster raised", found.level, self.known)
+                return found
             attempts = 0 if len(fetched.data) > before else attempts + 1
         return None
 

@@ -8,7 +8,7 @@ missing.
 
 from highwater.impl.raft import reads, transfer
 from highwater.impl.raft.effects import emit, put, send
-from highwater.impl.raft.entries import COMMAND, Entry, agreeing, entries_from, last_index, term_at
+from highwater.impl.raft.entries import Entry, agreeing, entries_from, last_index, term_at
 from highwater.impl.raft.messages import Append, Appended, Conflict, HeartbeatReply, InstallSnapshot
 from highwater.impl.raft.state import (
     HANDING_OVER,
@@ -27,13 +27,13 @@ from highwater.impl.raft.state import (
 from highwater.impl.raft.terms import majority, of_voters
 
 
-def propose(state: State, bodies: tuple[bytes, ...]) -> State:
-    """Append a client's entries to the leader's log, or refuse all of them."""
+def propose(state: State, bodies: tuple[bytes, ...], kind: int) -> State:
+    """Append entries to the leader's log, or refuse all of them."""
     size = sum(map(len, bodies))
     if why := reason_to_refuse(state, bodies, size):
         return emit(state, Refused(why, state.leader))
     first = last_index(state.log) + 1
-    state = put(state, first, tuple(Entry(state.term, COMMAND, body) for body in bodies))
+    state = put(state, first, tuple(Entry(state.term, kind, body) for body in bodies))
     state = emit(state._replace(uncommitted_bytes=state.uncommitted_bytes + size), Accepted(state.term, first))
     return send_appends(state)
 

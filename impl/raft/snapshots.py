@@ -3,7 +3,8 @@
 A snapshot is the machine's content up to an entry. Its file: the magic, u16 version, u64 index and u64 term of that entry, u16
 number of voters, each with u16 length and name, u64 length of the content, the content, and u32 CRC-32C of all before;
 integers big-endian. Once the members have changed, it has version 2. Then all members stand in the place of the voters, as in
-an entry (members.py), after the u16 length of that.
+an entry (members.py), after the u16 length of that. Once the level was raised, it has version 3: as version 2, and before the
+length of the content u8 1 if the members have changed, and the level (impl/level.py).
 
 It is written under another name, synced, renamed, its name synced, and read back. Only then may the log be cut, and older
 snapshots go.
@@ -12,13 +13,15 @@ snapshots go.
 from struct import Struct, error
 from typing import NamedTuple
 
+from highwater.impl import level
 from highwater.impl.codecs.crc32c import crc32c
+from highwater.impl.level import FIRST, Level
 from highwater.impl.node_world import Disk, DiskFailed
 from highwater.impl.raft import members
 from highwater.impl.raft.faults import Damaged, OtherVersion
 from highwater.impl.raft.members import Members
 
-MAGIC, VERSION, WITH_MEMBERS = b"hwraftsn", 1, 2
+MAGIC, VERSION, WITH_MEMBERS, WITH_LEVEL = b"hwraftsn", 1, 2, 3
 FIXED, CONTENT, SUM = Struct(">8sHQQH"), Struct(">Q"), Struct(">I")
 TEMPORARY = "snapshot.tmp"
 PIECE_BYTES = 1 << 20  # of one append
@@ -32,6 +35,7 @@ class Snapshot(NamedTuple):
     voters: tuple[str, ...]
     content: bytes
     members: Members | None = None  # None: the voters are those of the beginning
+    level: Level = FIRST  # of the group, after the entry at `index`
 
 
 EMPTY = Snapshot(0, 0, (), b"")
@@ -46,7 +50,11 @@ def is_snapshot(name: str) -> bool:
 
 
 def encoded(snapshot: Snapshot) -> bytes:
-    if snapshot.members is None:
+    if snapshot.level != FIRST:
+        body = members.encoded(snapshot.members or Members(snapshot.voters))
+        data = FIXED.pack(MAGIC, WITH_LEVEL, snapshot.index, snapshot.term, len(body)) + body
+        data += bytes([snapshot.members is not None]) + level.encoded(snapshot.level)
+    elif snapshot.members is None:
         names = b"".join(members.text_to(name) for name in snapshot.voters)
         data = FIXED.pack(MAGIC, VERSION, snapshot.index, snapshot.term, len(snapshot.voters)) + names
     else:
@@ -59,17 +67,20 @@ def encoded(snapshot: Snapshot) -> bytes:
 def decoded(name: str, data: bytes) -> Snapshot:
     """Return the snapshot in a file. Raises Damaged, OtherVersion."""
     version = int.from_bytes(data[8:10], "big")
-    if len(data) >= 10 and data[:8] == MAGIC and version not in (VERSION, WITH_MEMBERS):
-        raise OtherVersion(f"{name}: a snapshot of version {version}, and this highwater reads versions {VERSION} and "
-                           f"{WITH_MEMBERS}: start the version of highwater that wrote it")
+    if len(data) >= 10 and data[:8] == MAGIC and not VERSION <= version <= WITH_LEVEL:
+        raise OtherVersion(f"{name}: a snapshot of version {version}, and this highwater reads versions {VERSION} to "
+                           f"{WITH_LEVEL}: start the version of highwater that wrote it")
     if len(data) < FIXED.size + CONTENT.size + SUM.size or SUM.unpack(data[-SUM.size:]) != (crc32c(data[:-SUM.size]),):
         raise Damaged(name, 0, f"the checksum of the snapshot's {len(data):,} bytes is wrong: it is cut or changed")
     try:
         magic, _, index, term, number = FIXED.unpack_from(data)
-        position, voters, of = FIXED.size, list[str](), None
-        if version == WITH_MEMBERS:
+        position, voters, of, raised = FIXED.size, list[str](), None, FIRST
+        if version in (WITH_MEMBERS, WITH_LEVEL):
             of = members.decoded(data[position:position + number])
             position, number, voters = position + number, 0, [*of.voters]
+        if version == WITH_LEVEL:
+            of, raised = of if data[position] else None, level.decoded(data[position + 1:position + 1 + level.BYTES.size])
+            position += 1 + level.BYTES.size
         for _ in range(number):
             voter, position = members.text_at(data, position)
             voters.append(voter)
@@ -79,7 +90,7 @@ def decoded(name: str, data: bytes) -> Snapshot:
     content = data[position + CONTENT.size:-SUM.size]
     if magic != MAGIC or len(content) != size:
         raise Damaged(name, 0, "the file is no snapshot")
-    return Snapshot(index, term, tuple(voters), content, of)
+    return Snapshot(index, term, tuple(voters), content, of, raised)
 
 
 async def store(disk: Disk, snapshot: Snapshot) -> None:

@@ -11,7 +11,7 @@ one sync, in their order.
 
 from typing import NamedTuple
 
-from highwater.impl.raft.entries import Entry, Log
+from highwater.impl.raft.entries import COMMAND, Entry, Log
 from highwater.impl.raft.members import Configuration, Members
 from highwater.impl.raft.messages import Message
 
@@ -169,9 +169,10 @@ class Synced(NamedTuple):
 
 
 class Propose(NamedTuple):
-    """A client's entries. All of them are accepted, or all refused."""
+    """Entries of a client, or one that raises the level. All of them are accepted, or all refused."""
 
     bodies: tuple[bytes, ...]
+    kind: int = COMMAND  # or LEVEL
 
 
 class Read(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from highwater.impl.errors import Definite
 from highwater.impl.raft.entries import Entry
+from highwater.impl.raft.faults import OtherVersion
 from highwater.impl.raft.fetch import Chunk, FetchChunk
 from highwater.impl.raft.messages import (
     Append,
@@ -60,10 +61,12 @@ def encoded(message: OnWire) -> bytes:
 
 
 def decoded(data: bytes) -> OnWire:
-    """Return the message. Raises Malformed."""
-    if len(data) < 2 or data[0] != VERSION or data[1] not in KINDS:
-        raise Malformed(f"a message that begins with {data[:2].hex() or 'nothing'}: this node speaks version {VERSION}, kinds "
-                        f"{min(KINDS)} to {max(KINDS)}")
+    """Return the message. Raises Malformed, OtherVersion."""
+    if len(data) < 2:
+        raise Malformed(f"a message of {len(data)} bytes has no version and kind")
+    if data[0] != VERSION or data[1] not in KINDS:
+        raise OtherVersion(f"a message of version {data[0]} and kind {data[1]}, and this highwater reads version {VERSION}, "
+                           f"kinds {min(KINDS)} to {max(KINDS)}: start the version of highwater that the cluster has")
     kind, position, values = KINDS[data[1]], 2, []
     if kind in INTS and len(data) == 2 + INTS[kind].size:
         return kind(*INTS[kind].unpack_from(data, 2))

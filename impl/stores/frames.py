@@ -1,18 +1,26 @@
 """Safety: bytes of another program, of another version or cluster, or cut on the way are never taken for a message.
 
-Frames over asyncio's streams: u32 length and the body, big-endian. The first frame of a connection is a hello, which names the
-version, the purpose, the cluster, the sender, whom it takes the receiver for, and where the sender is dialled. The receiver
-answers with a welcome, or with the reason of its refusal, and then closes the connection. So it does after a frame that is
-longer than allowed, too.
+Frames over asyncio's streams: u32 length and the body, big-endian. The first frame of a connection is a hello: the magic, u16
+version of the handshake, the level that the receiver must know, the highest level that the sender knows (impl/level.py, two u16
+each), u8 number of texts, and the texts: the purpose, the cluster, the sender, whom it takes the receiver for, the sender's
+process, and where it is dialled. The receiver answers with a welcome (u8 1, the highest level that it knows, its texts) or with
+the reason of its refusal (u8 0, a text), and then closes the connection. So it does after a frame that is longer than allowed,
+too.
+
+A later highwater may have further texts: a reader leaves out those that it does not know. So all versions from 2 on read each
+other's levels, and a refusal names both.
 """
 
 import asyncio
 from struct import Struct, error
 from typing import NamedTuple
 
+from highwater.impl import level
 from highwater.impl.errors import Definite
+from highwater.impl.level import Level
 
 MAGIC = b"hwframes"
+HANDSHAKE = 2
 LENGTH, VERSION, TEXT = Struct(">I"), Struct(">H"), Struct(">H")
 HELLO_BYTES = 4096  # at most, of a hello and of its answer
 HANDSHAKE_S = 5.0
@@ -31,7 +39,8 @@ class HandshakeRefused(Definite):
 class Hello(NamedTuple):
     """The first frame of a connection."""
 
-    version: int
+    level: Level  # that the receiver must know: a node's cluster has it
+    known: Level  # the highest that the sender knows
     purpose: str  # PEER or CLIENT
     cluster: str
     sender: str  # a node's name; "" of a client
@@ -43,6 +52,7 @@ class Hello(NamedTuple):
 class Welcome(NamedTuple):
     """The answer to a hello that is accepted."""
 
+    known: Level  # the highest level that the node knows
     node: str
     instance: str
 
@@ -68,6 +78,17 @@ def texts_to(texts: tuple[str, ...]) -> bytes:
     return b"".join(TEXT.pack(len(text.encode())) + text.encode() for text in texts)
 
 
+def counted_to(texts: tuple[str, ...]) -> bytes:
+    return bytes([len(texts)]) + texts_to(texts)
+
+
+def counted_of(data: bytes, number: int) -> tuple[str, ...]:
+    """Return the first texts of at least so many, after their number. Raises Malformed."""
+    if not data or data[0] < number:
+        raise Malformed(f"a handshake of {data[0] if data else 0} texts: it has {number} at least")
+    return texts_of(data[1:], data[0])[:number]
+
+
 def texts_of(data: bytes, number: int) -> tuple[str, ...]:
     """Return exactly so many texts. Raises Malformed."""
     position, texts = 0, list[str]()
@@ -84,19 +105,30 @@ def texts_of(data: bytes, number: int) -> tuple[str, ...]:
 
 
 def hello_to(hello: Hello) -> bytes:
-    return MAGIC + VERSION.pack(hello.version) + texts_to(hello[1:])
+    return MAGIC + VERSION.pack(HANDSHAKE) + b"".join(map(level.encoded, hello[:2])) + counted_to(hello[2:])
 
 
-def hello_of(data: bytes | None, version: int) -> Hello:
+def hello_of(data: bytes | None) -> Hello:
     """Return the hello. One of another version is not read further than its version. Raises Malformed, HandshakeRefused."""
     begin = len(MAGIC) + VERSION.size
     if data is None or len(data) < begin or data[:len(MAGIC)] != MAGIC:
         raise Malformed("the connection does not begin with a hello: it is of another program")
     (theirs,) = VERSION.unpack_from(data, len(MAGIC))
-    if theirs != version:
-        raise HandshakeRefused(f"the version of the frames is {theirs} on one side and {version} on the other: start the same "
-                               "version of highwater on both")
-    return Hello(theirs, *texts_of(data[begin:], len(Hello._fields) - 1))
+    if theirs != HANDSHAKE:
+        raise HandshakeRefused(f"the version of the handshake is {theirs} on one side and {HANDSHAKE} on the other: start the "
+                               "same version of highwater on both")
+    wanted, end = level_at(data, begin)
+    known, end = level_at(data, end)
+    return Hello(wanted, known, *counted_of(data[end:], len(Hello._fields) - 2))
+
+
+def level_at(data: bytes, start: int) -> tuple[Level, int]:
+    """Return the level that begins at `start`, and where it ends. Raises Malformed."""
+    end = start + level.BYTES.size
+    try:
+        return level.decoded(data[start:end]), end
+    except error:
+        raise Malformed("a handshake ends before its levels do") from None
 
 
 async def introduce(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hello: Hello) -> Welcome:
@@ -109,17 +141,18 @@ async def introduce(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
         raise Malformed("the connection was closed without an answer to the hello")
     if answer[0] != ACCEPTED:
         raise HandshakeRefused(texts_of(answer[1:], 1)[0])
-    return Welcome(*texts_of(answer[1:], len(Welcome._fields)))
+    known, end = level_at(answer, 1)
+    return Welcome(known, *counted_of(answer[end:], len(Welcome._fields) - 1))
 
 
-async def read_hello(reader: asyncio.StreamReader, version: int) -> Hello:
+async def read_hello(reader: asyncio.StreamReader) -> Hello:
     """Raises Malformed, HandshakeRefused, OSError, TimeoutError."""
     async with asyncio.timeout(HANDSHAKE_S):
-        return hello_of(await read_frame(reader, HELLO_BYTES), version)
+        return hello_of(await read_frame(reader, HELLO_BYTES))
 
 
 def welcome(writer: asyncio.StreamWriter, answer: Welcome) -> None:
-    writer.write(framed(bytes([ACCEPTED]) + texts_to(answer)))
+    writer.write(framed(bytes([ACCEPTED]) + level.encoded(answer.known) + counted_to(answer[1:])))
 
 
 def refuse(writer: asyncio.StreamWriter, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Safety: what a node receives was sent by the node that it is told of, of its own cluster and in its own version.
+"""Safety: what a node receives was sent by the node that it is told of, of its own cluster and in forms that it knows.
 
 The network between nodes in processes of their own: the Net of the seam (impl/node_world.py) over frames. A node dials each
 peer and sends on that connection; it receives on those that its peers dialled. What a bounded queue cannot take is lost, as on
@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from highwater.impl.errors import Definite
+from highwater.impl.level import FIRST, Level
 from highwater.impl.node_world import Message
 from highwater.impl.stores import frames
 from highwater.impl.stores.certificates import Tls, check_encrypted, names_host, reason
@@ -53,7 +54,7 @@ class Identity(NamedTuple):
 
     cluster: str
     node: str
-    version: int  # of the frames and of what is in them
+    known: Level  # the highest level that it knows
     instance: str  # of this process
     address: str = ""  # where others dial it
 
@@ -82,6 +83,7 @@ class Link:
         self.queued_bytes = 0
         self.wake = asyncio.Event()
         self.is_connected = False
+        self.known: Level | None = None  # the highest level that the peer knows, by the handshake of the connection there is
         self.told = ""  # the latest trouble that was logged
         self.task: asyncio.Task[None] | None = None  # it runs
 
@@ -130,10 +132,10 @@ class Link:
             net.heard(self.peer, answer.instance)
             instance = answer.instance
             log.info("node %r reaches node %r at %s", net.identity.node, self.peer, self.address)
-            self.is_connected, self.told = True, ""
+            self.is_connected, self.known, self.told = True, answer.known, ""
             await self._send_on(reader, writer)
         finally:
-            self.is_connected, self.queued_bytes = False, 0
+            self.is_connected, self.known, self.queued_bytes = False, None, 0
             self.queue.clear()
             if instance:
                 net.lost(self.peer, instance)
@@ -170,6 +172,7 @@ class StreamNet:
                  limits: Limits = USUAL, serve: Serve | None = None):
         """`peers`: the other nodes. `serve` is given each connection of a client, after the welcome."""
         self.identity, self.metrics, self.tls, self.limits, self.serve = identity, metrics, tls, limits, serve
+        self.level: Callable[[], Level] = lambda: FIRST  # of the cluster, as the node knows it
         self.links = {peer: Link(self, peer, address) for peer, address in peers.items()}
         self.inbox: asyncio.Queue[Message] = asyncio.Queue(limits.inbox_frames)
         self.instances: dict[str, list[str]] = {}  # of each peer, one for each connection
@@ -247,7 +250,12 @@ class StreamNet:
 
     def hello(self, purpose: str, to: str) -> Hello:
         mine = self.identity
-        return Hello(mine.version, purpose, mine.cluster, mine.node, to, mine.instance, mine.address)
+        return Hello(self.level(), mine.known, purpose, mine.cluster, mine.node, to, mine.instance, mine.address)
+
+    def known_of(self, peer: str) -> Level | None:
+        """Return the highest level that a peer knows; None if there is no connection to it."""
+        link = self.links.get(peer)
+        return link.known if link is not None else None
 
     def heard(self, peer: str, instance: str) -> None:
         """Note a connection with a peer's process. Raises HandshakeRefused if there is one with another process of its name."""
@@ -268,6 +276,7 @@ class StreamNet:
                                    "the addresses, or the cluster's name")
         if hello.to not in ("", mine.node):
             raise HandshakeRefused(f"this is node {mine.node!r}, and not {hello.to!r}: correct the addresses")
+        self._check_level(hello)
         if hello.purpose == CLIENT and self.serve is not None:
             if self.clients >= self.limits.clients:
                 raise HandshakeRefused(f"node {mine.node!r} serves {self.clients} connections already: try again later")
@@ -280,6 +289,17 @@ class StreamNet:
         host = address.host
         if self.tls and not names_host(writer.get_extra_info("peercert"), host):
             raise HandshakeRefused(f"the certificate does not name {host}, where node {hello.sender!r} is")
+
+    def _check_level(self, hello: Hello) -> None:
+        """Raises HandshakeRefused unless this node knows what the sender may send, and a peer what this one may."""
+        mine, level, sender = self.identity, self.level(), hello.sender
+        start = "the version of highwater and of the machine that the cluster has"
+        if not mine.known.covers(hello.level):
+            raise HandshakeRefused(f"node {sender!r} is at level {hello.level}, and node {mine.node!r} knows levels up to "
+                                   f"{mine.known}: start on {mine.node!r} {start}")
+        if hello.purpose == PEER and not hello.known.covers(level):
+            raise HandshakeRefused(f"node {sender!r} knows levels up to {hello.known}, and node {mine.node!r} is at level "
+                                   f"{level}: start on {sender!r} {start}")
 
     # --- connections that others made
 
@@ -303,7 +323,7 @@ class StreamNet:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            hello = await frames.read_hello(reader, self.identity.version)
+            hello = await frames.read_hello(reader)
             self.check(hello, writer)
             if hello.purpose == PEER:
                 self.heard(hello.sender, hello.instance)
@@ -314,7 +334,7 @@ class StreamNet:
             with suppress(OSError):
                 await writer.drain()
             raise
-        frames.welcome(writer, Welcome(self.identity.node, self.identity.instance))
+        frames.welcome(writer, Welcome(self.identity.known, self.identity.node, self.identity.instance))
         if hello.purpose == CLIENT:
             assert self.serve is not None
             self.clients += 1

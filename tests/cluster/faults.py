@@ -7,19 +7,22 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
 
+from highwater.cli.raft import replaced
 from highwater.impl.errors import StoreError
 from highwater.impl.raft.faults import NoChange
+from highwater.impl.stores.stream_net import Address
 from tests.cluster.processes import LIMIT_S, Cluster, status
+from tests.cluster.workload import Workload
 
 
 class Faults:
     """Faults at a cluster, chosen by a seed. A majority runs most of the time, and sometimes not."""
 
-    def __init__(self, cluster: Cluster, seed: int):
-        self.cluster, self.random = cluster, Random(seed)
+    def __init__(self, cluster: Cluster, seed: int, work: Workload):
+        self.cluster, self.random, self.work = cluster, Random(seed), work
         self.counts: Counter[str] = Counter()
         self.all = [self.killed, self.all_killed, self.paused, self.frames_dropped, self.cut_off, self.disk_full,
-                    self.disk_failed, self.handed_over, self.rolling_restart, self.members_changed]
+                    self.disk_failed, self.handed_over, self.rolling_restart, self.members_changed, self.replaced]
         self.joined = 0  # nodes, so far: each has a name of its own
 
     async def run(self, seconds: float) -> None:
@@ -39,7 +42,7 @@ class Faults:
         if self.random.random() < 0.5:
             async with self.cluster.client(limit_s=1.0) as client:
                 found = await status(client, name)
-            name = found["leader"] if found and found["leader"] else name
+            name = found["leader"] if found and found["leader"] in self.cluster.names else name  # or it has left
         return name
 
     async def _started(self) -> str:
@@ -113,11 +116,9 @@ class Faults:
 
     async def members_changed(self) -> None:
         """Let a new node join, lead now and then, be killed now and then, and leave."""
-        self.joined += 1
-        name = f"later{self.joined}"
-        await self.cluster.add(name)
+        name, address = await self._added()
         async with self.cluster.client(limit_s=2.0) as client:
-            await self._until(lambda: client.join(name, self.cluster.addresses[name]))
+            await self._until(lambda: client.join(name, address))
             if self.random.random() < 0.5:
                 with suppress(StoreError):
                     await client.transfer(name)
@@ -127,7 +128,25 @@ class Faults:
             await self._until(lambda: client.leave(name))
         if self.cluster.is_running(name):
             assert await self.cluster.stop(name) == 0
-        self.cluster.names = self.cluster.founders
+        await self.cluster.remove(name)
+
+    async def replaced(self) -> None:
+        """Lose the folder of a node, and let a new node take its place, as `raft rejoin` does."""
+        lost = await self._node()
+        await self.cluster.kill(lost)
+        name, address = await self._added()
+        nodes = {other: self.cluster.addresses[other] for other in self.cluster.names}
+        await self._until(lambda: replaced(nodes, "main", None, 5.0, lost, (name, address)))
+        await self.cluster.remove(lost)
+        self.work.names = self.cluster.names
+
+    async def _added(self) -> tuple[str, Address]:
+        """Start a node that may join, let clients know it, and return its name, and where the others should dial it."""
+        self.joined += 1
+        name = f"later{self.joined}"
+        address = await self.cluster.add(name)
+        self.work.client.add(name, self.cluster.addresses[name])
+        return name, address
 
     async def _until(self, change: Callable[[], Awaitable[None]]) -> None:
         """Ask for a change of the members until it is made."""

@@ -70,11 +70,12 @@ async def unconfirmed(node: Node) -> Any:
 async def run(wanted: dict[str, Any]) -> str:
     nodes = {name: Address(*place) for name, place in wanted["nodes"].items()}
     options = OPTIONS._replace(tick_ms=wanted["tick_ms"], snapshot_entries=wanted["snapshot_entries"],
-                               keep_entries=wanted["snapshot_entries"] // 2, segment_bytes=64 << 10)
+                               keep_entries=wanted["snapshot_entries"] // 2, segment_bytes=64 << 10,
+                               forms=wanted["forms"])
     tls = certificates(Files(*wanted["tls"])) if wanted["tls"] else None
     settings = Settings(wanted["folder"], wanted["node"], nodes, loaded(wanted["machine"]), listen=Address(*wanted["listen"]),
-                        metrics_port=wanted["metrics"], options=options, tls=tls, version=wanted["version"],
-                        join=wanted["join"], cluster=wanted["cluster"])
+                        metrics_port=wanted["metrics"], options=options, tls=tls, join=wanted["join"],
+                        cluster=wanted["cluster"])
     disk = (ForgetfulDisk if wanted["bug"] == "forgets" else FailingDisk)(wanted["folder"])
     if wanted["bug"] == "unconfirmed":
         server.Node.read = unconfirmed

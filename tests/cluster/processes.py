@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,13 +18,14 @@ from typing import IO, Any
 
 from highwater.cluster.client import Client
 from highwater.impl.errors import StoreError
-from highwater.impl.raft import wire
+from highwater.impl.level import FORMS
 from highwater.impl.stores.stream_net import Address
 from highwater.servers.leash import free_port
 from tests.cluster.proxy import Proxy
 
 ROOT = Path(__file__).resolve().parents[2]
 MACHINE = str(ROOT / "examples" / "registers" / "machine.py") + ":SERVICE"
+EVERYBODY = "*"  # who dials a node that joined: the log has one address of it
 LIMIT_S = 60.0  # for what takes less than a second on a quiet machine
 
 
@@ -34,7 +36,7 @@ class Cluster:
                  snapshot_entries: int = 400):
         self.folder, self.names, self.random = folder, tuple(names), Random(seed)
         self.options: dict[str, Any] = {"bug": bug, "tick_ms": tick_ms, "snapshot_entries": snapshot_entries,
-                                        "tls": None, "version": wire.VERSION, "cluster": "main"}
+                                        "tls": None, "machine": MACHINE, "forms": FORMS, "cluster": "main"}
         self.addresses = {name: Address("127.0.0.1", free_port()) for name in names}
         self.metrics = {name: free_port() for name in names}
         self.proxies: dict[tuple[str, str], Proxy] = {}
@@ -47,15 +49,28 @@ class Cluster:
         for one in self.names:
             for other in self.names:
                 if one != other:
-                    proxy = Proxy(self.addresses[other], Random(self.random.random()))
-                    self.proxies[one, other], self.dialled[one, other] = proxy, await proxy.start()
+                    await self._connect(one, other)
 
-    async def add(self, name: str) -> None:
-        """Start a process that is no member, and knows where the others are."""
+    async def _connect(self, one: str, other: str) -> None:
+        proxy = Proxy(self.addresses[other], Random(self.random.random()))
+        self.proxies[one, other], self.dialled[one, other] = proxy, await proxy.start()
+
+    async def add(self, name: str) -> Address:
+        """Start a process that is no member, and knows where the founders are. Return where the others should dial it."""
         self.names = (*self.names, name)
         self.addresses[name], self.metrics[name] = Address("127.0.0.1", free_port()), free_port()
+        for one, other in ((EVERYBODY, name), *((name, founder) for founder in self.founders)):
+            await self._connect(one, other)
         self.start(name)
         await self.answers(name)
+        return self.dialled[EVERYBODY, name]
+
+    async def remove(self, name: str) -> None:
+        """Forget a process that has ended for ever, and its folder."""
+        self.names = tuple(other for other in self.names if other != name)
+        for link in [link for link in self.proxies if name in link and name not in self.founders]:
+            await self.proxies.pop(link).close()
+        shutil.rmtree(self.folder / name)
 
     async def answers(self, name: str) -> None:
         """Wait until a process answers."""
@@ -80,7 +95,7 @@ class Cluster:
             known = self.founders if name in self.founders else (*self.founders, name)
             nodes = {other: self.dialled.get((name, other), self.addresses[other]) for other in known}
             wanted = {"parent": os.getpid(), "folder": str(self.folder / name), "node": name, "nodes": nodes,
-                      "machine": MACHINE, "listen": self.addresses[name], "metrics": self.metrics[name],
+                      "listen": self.addresses[name], "metrics": self.metrics[name],
                       "join": name not in self.founders, **self.options}
             command = [sys.executable, "-m", "tests.cluster.node", json.dumps(wanted)]
             process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

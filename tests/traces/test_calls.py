@@ -141,7 +141,8 @@ def public_calls(stem: str) -> set[str]:
             if isinstance(node, ast.AsyncFunctionDef) and not node.name.startswith("_")}
 
 
-OF_OPERATORS = {"open": "of the operator: no caller waits for it", "close": "which raises nothing"}
+OF_OPERATORS = {"open": "of the operator: no caller waits for it", "close": "which raises nothing",
+                "raise_level": "of a cluster's server: no caller waits for it"}
 OF_FIXED_MEMBERS = {**OF_OPERATORS, "change": "of raft_membership"}
 # Of no scenario: tests/impl/index/test_index_queries.py judges them.
 QUERIES = dict.fromkeys(("query", "query_labels", "tenants", "tenant", "rows", "breath"), "a read that changes nothing")

@@ -16,6 +16,7 @@ CALLS: Calls = {
         "NotLeader": definite("failed", ELSEWHERE),
         "TooLarge": definite("failed", "the entry is larger than the group takes"),
         "QueueFull": definite("failed", "too many entries wait: call again later"),
+        "LevelTooLow": definite("failed", "not all nodes know such a command: upgrade them, then call again"),
         "NotRunning": definite("failed", "the node had stopped, and proposed nothing: " + ELSEWHERE),
         "LeadershipLost": indefinite("unknown", "a later leader commits the entry, or never does: read, to know"),
         "NodeStopped": indefinite("unknown", "the node stopped meanwhile: read, to know"),

@@ -1,14 +1,22 @@
-"""Define a check of `highwater verify` for impl/raft only: whether simulated runs notice small mistakes in it."""
+"""Define checks of `highwater verify` for impl/raft only: whether simulated runs notice small mistakes in it, and in the deeper
+gate, whether a cluster of real processes loses nothing in ten minutes of faults."""
 
 from collections.abc import Iterator
 
-from highwater.gate import mutation
+from highwater.gate import mutation, soak
 from highwater.gate.rows import Check
 
 STEM = "raft"
+TEN_MINUTES = "tests/cluster/test_judged.py::test_ten_minutes_of_faults_lose_nothing"
+RUN_BY = ("tests/cluster", "examples/registers", "impl", "highwater/cluster", "traces/histories")
 SCENARIOS = ("log_snapshot", "raft", "raft_membership", "consistent_read")  # that run nothing but impl/raft, the quickest first
 
 
 def checks() -> Iterator[Check]:
     yield Check(STEM, "mutation", f"{mutation.COUNT} small mistakes in each file of impl/raft: a run fails, or the mistake is "
                 "listed", mutation.replicated, (SCENARIOS, mutation.COUNT), weight=12)
+
+
+def deep_checks() -> Iterator[Check]:
+    yield from soak.checks(STEM, "three real processes and ten minutes of faults, changes of members and restarts: nothing "
+                           "acknowledged is lost", TEN_MINUTES, RUN_BY)

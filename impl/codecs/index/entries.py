@@ -12,6 +12,7 @@ from highwater.impl.codecs.index.messages import AddBlock, GetPlan, Truncate, Up
 KIND = struct.Struct(">I")
 ADD_BLOCK, GET_PLAN, UPDATE_PLAN, TRUNCATE = range(1, 5)
 KINDS = {ADD_BLOCK: AddBlock, GET_PLAN: GetPlan, UPDATE_PLAN: UpdatePlan, TRUNCATE: Truncate}
+LEVEL = 1  # of the machine (impl/level.py): raise it with each new kind
 KIND_OF = {message: kind for kind, message in KINDS.items()}
 
 
@@ -30,5 +31,6 @@ def command_of(body: bytes) -> Any:
         raise UnknownEntry(f"{len(body)} bytes are too few for an entry", field="kind")
     (kind,) = KIND.unpack_from(body)
     if kind not in KINDS:
-        raise UnknownEntry(f"kind {kind}: a newer release has written it", field="kind")
+        raise UnknownEntry(f"kind {kind}, and this highwater, whose index has level {LEVEL}, knows kinds {min(KINDS)} to "
+                           f"{max(KINDS)}: start the version that wrote it", field="kind")
     return decode(KINDS[kind], body[KIND.size:], "command")

@@ -241,3 +241,7 @@ def test_the_machine_is_pure():
         state = machine.load(machine.dump(one)) if index % 4 == 0 else one
     with pytest.raises(replicated.entries.UnknownEntry):
         machine.apply(state, Command(99, 1, b"short"))
+    later = replicated.stamped(0, replicated.entries.AddBlock())[:8] + b"\0\0\0\5"
+    with pytest.raises(replicated.entries.UnknownEntry, match="kind 5, and .*, whose index has level 1, knows kinds 1 to 4"):
+        machine.apply(state, Command(99, 1, later))
+    assert machine.level == 1

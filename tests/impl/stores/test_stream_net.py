@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from highwater.impl.level import FIRST, Level
 from highwater.impl.stores import frames
 from highwater.impl.stores.certificates import BadCertificate, Files, NotEncrypted, Tls, loaded
 from highwater.impl.stores.frames import CLIENT, PEER, HandshakeRefused, Hello, Malformed, Welcome
@@ -49,10 +50,11 @@ class Nets:
         self.addresses = {name: Address("127.0.0.1", free_port()) for name in names}
         self.open: list[StreamNet] = []
 
-    async def start(self, node: str, tls: Tls | None = None, at: Address | None = None, cluster: str = "main", version: int = 1,
-                    instance: str = "") -> StreamNet:
+    async def start(self, node: str, tls: Tls | None = None, at: Address | None = None, cluster: str = "main",
+                    instance: str = "", known: Level = FIRST, level: Level = FIRST) -> StreamNet:
         peers = {name: address for name, address in self.addresses.items() if name != node}
-        net = StreamNet(Identity(cluster, node, version, instance or node), peers, Warned(), tls, LIMITS, echo)
+        net = StreamNet(Identity(cluster, node, known, instance or node), peers, Warned(), tls, LIMITS, echo)
+        net.level = lambda: level
         await net.start(at or self.addresses[node])
         self.open.append(net)
         return net
@@ -155,7 +157,9 @@ def test_full_queues_lose_frames_and_count_them_and_memory_stays_bounded():
 
 @pytest.mark.parametrize("change,why", (
     ({"cluster": "other"}, "node '2' is of cluster 'main', and not of 'other': correct the addresses"),
-    ({"version": 2}, "the version of the frames is 2 on one side and 1 on the other: start the same version"),
+    ({"level": Level(3, 1)}, "node '1' is at level 3.1, and node '2' knows levels up to 2.2: start on '2' the version of"),
+    ({"level": Level(1, 3), "purpose": CLIENT}, "is at level 1.3, and node '2' knows levels up to 2.2: start on '2' the"),
+    ({"known": Level(2, 1)}, "node '1' knows levels up to 2.1, and node '2' is at level 1.2: start on '1' the version of"),
     ({"sender": "9"}, "peer '9' is none of the nodes that node '2' knows: 1"),
     ({"sender": "2"}, "peer '2' is none of the nodes that node '2' knows: 1"),
     ({"to": "1"}, "this is node '2', and not '1': correct the addresses"),
@@ -164,10 +168,37 @@ def test_full_queues_lose_frames_and_count_them_and_memory_stays_bounded():
 def test_a_hello_of_somebody_else_is_refused_with_its_reason(change, why):
     async def work():
         async with nets("1", "2") as two:
-            net = await two.start("2")
+            net = await two.start("2", known=Level(2, 2), level=Level(1, 2))
             with pytest.raises(HandshakeRefused, match=why):
-                await dialled(two.addresses["2"], Hello(1, PEER, "main", "1", "2", "x")._replace(**change))
+                await dialled(two.addresses["2"], Hello(FIRST, Level(1, 2), PEER, "main", "1", "2", "x")._replace(**change))
             assert any(why in line for line in net.metrics.lines)
+
+    asyncio.run(work())
+
+
+def test_a_peer_that_knows_less_is_refused_with_one_line_on_both_sides():
+    async def work():
+        async with nets("1", "2") as two:
+            a, b = await two.start("1", known=Level(1, 9)), await two.start("2", known=Level(2, 1), level=Level(2, 1))
+            of_a = "node '1' knows levels up to 1.9, and node '2' is at level 2.1: start on '1' the version"
+            of_b = "node '2' is at level 2.1, and node '1' knows levels up to 1.9: start on '1' the version"
+            await until(lambda: told(a, "refuses the connection", of_a) and told(b, "refuses the connection", of_b))
+            await until(lambda: told(b, "is closed", of_a) and told(a, "is closed", of_b))
+            assert a.known_of("2") is None and b.known_of("1") is None
+
+    asyncio.run(work())
+
+
+def test_what_a_peer_knows_is_known_while_there_is_a_connection():
+    async def work():
+        async with nets("1", "2") as two:
+            a = await two.start("1")
+            b = await two.start("2", known=Level(2, 7))
+            await until(lambda: connected(a, "2"))
+            assert a.known_of("2") == Level(2, 7) and a.known_of("nobody") is None
+            await b.close()
+            two.open.remove(b)
+            await until(lambda: a.known_of("2") is None)
 
     asyncio.run(work())
 
@@ -175,7 +206,7 @@ def test_a_hello_of_somebody_else_is_refused_with_its_reason(change, why):
 def test_two_processes_of_one_name_are_not_both_heard():
     async def work():
         async with nets("1", "2") as two:
-            first = Hello(1, PEER, "main", "1", "2", "first")
+            first = Hello(FIRST, FIRST, PEER, "main", "1", "2", "first")
             await two.start("2")
             _, writer = await dialled(two.addresses["2"], first)
             with pytest.raises(HandshakeRefused, match="another process is connected to node '2' as node '1': every node"):
@@ -216,8 +247,8 @@ def test_a_node_at_the_address_of_another_is_not_taken_for_it():
 def test_who_answers_with_another_name_is_not_taken_for_the_peer():
     async def work():
         async def liar(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await frames.read_hello(reader, 1)
-            frames.welcome(writer, Welcome("9", "liar"))
+            await frames.read_hello(reader)
+            frames.welcome(writer, Welcome(FIRST, "9", "liar"))
             await reader.read()
             writer.close()
 
@@ -267,7 +298,7 @@ def test_a_malformed_frame_closes_a_peers_connection_and_nothing_of_it_is_receiv
     async def work():
         async with nets("1", "2") as two:
             net = await two.start("2")
-            reader, writer = await dialled(two.addresses["2"], Hello(1, PEER, "main", "1", "2", "x"))
+            reader, writer = await dialled(two.addresses["2"], Hello(FIRST, FIRST, PEER, "main", "1", "2", "x"))
             writer.write(frames.framed(b"good") + frames.LENGTH.pack(1_001) + b"y" * 1_001)
             assert await rest(reader) == b""
             assert await net.receive(20_000) == ("1", b"good") and await net.receive(0) is None
@@ -296,7 +327,7 @@ def test_connections_of_clients_are_bounded():
     async def work():
         async with nets("1", "2") as two:
             await two.start("2")
-            client = Hello(1, CLIENT, "main", "", "", "a")
+            client = Hello(FIRST, FIRST, CLIENT, "main", "", "", "a")
             reader, writer = await dialled(two.addresses["2"], client)
             with pytest.raises(HandshakeRefused, match="node '2' serves 1 connections already: try again later"):
                 await dialled(two.addresses["2"], client)
@@ -344,7 +375,7 @@ def test_a_client_without_a_certificate_is_not_served(tmp_path: Path):
             bare = ssl.create_default_context(cafile=files.authority)
             reader, writer = await asyncio.open_connection(*two.addresses["1"], ssl=bare)
             with pytest.raises((OSError, Malformed)):
-                await frames.introduce(reader, writer, Hello(1, CLIENT, "main", "", "", "x"))
+                await frames.introduce(reader, writer, Hello(FIRST, FIRST, CLIENT, "main", "", "", "x"))
             writer.close()
 
     asyncio.run(work())
@@ -386,7 +417,7 @@ def test_files_that_are_no_certificates_are_named(tmp_path: Path):
                                           ("10.0.0.1", False), ("example.org", False)))
 def test_only_the_loopback_address_may_go_without_certificates(host, allowed):
     async def work():
-        net = StreamNet(Identity("main", "1", 1, "x"), {}, Warned())
+        net = StreamNet(Identity("main", "1", FIRST, "x"), {}, Warned())
         try:
             await net.start(Address(host, free_port()))
         finally:
@@ -404,7 +435,7 @@ def test_only_the_loopback_address_may_go_without_certificates(host, allowed):
 
 def test_it_may_be_allowed():
     async def work():
-        net = StreamNet(Identity("main", "1", 1, "x"), {}, Warned())
+        net = StreamNet(Identity("main", "1", FIRST, "x"), {}, Warned())
         await net.start(Address("0.0.0.0", free_port()), insecure=True)
         await net.close()
 
@@ -420,12 +451,12 @@ def test_an_unknown_answer_is_no_welcome():
 
         server = await asyncio.start_server(silent, "127.0.0.1", 0)
         with pytest.raises(Malformed):
-            await dialled(Address(*server.sockets[0].getsockname()), Hello(1, CLIENT, "main", "", "", "x"))
+            await dialled(Address(*server.sockets[0].getsockname()), Hello(FIRST, FIRST, CLIENT, "main", "", "", "x"))
         server.close()
 
     asyncio.run(work())
 
 
 def test_a_link_that_is_not_connected_takes_nothing():
-    link = Link(StreamNet(Identity("main", "1", 1, "x"), {}, Warned()), "2", Address("127.0.0.1", 1))
+    link = Link(StreamNet(Identity("main", "1", FIRST, "x"), {}, Warned()), "2", Address("127.0.0.1", 1))
     assert not link.put(b"x") and not link.queue

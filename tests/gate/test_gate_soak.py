@@ -1,0 +1,39 @@
+"""The rows of the deeper gate that run real processes for minutes: they pass and fail with their test."""
+
+from highwater.gate import soak
+from highwater.gate.exits import INCOMPLETE, SAFETY
+from highwater.gate.protocols import raft
+
+CASES = """
+def test_passes():
+    print("seed 7: 3 faults, 5 calls")
+
+def test_fails():
+    assert not "an acknowledged entry is lost"
+"""
+
+
+def test_a_row_passes_and_fails_with_its_test(tmp_path, monkeypatch):
+    monkeypatch.setattr(soak, "root", lambda: tmp_path)
+    (tmp_path / "test_it.py").write_text(CASES)
+    assert soak.held("test_it.py::test_passes", "") == ("seed 7: 3 faults, 5 calls", 0, "", "")
+    failed = soak.held("test_it.py::test_fails", "")
+    assert failed.code == SAFETY and "an acknowledged entry is lost" in failed.message
+    assert soak.held("nowhere.py::test_it", "").code == INCOMPLETE
+
+
+def test_another_code_is_another_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(soak, "root", lambda: tmp_path)
+    (tmp_path / "part").mkdir()
+    names = set()
+    for text in ("", "x = 1\n", "x = 2\n"):
+        (tmp_path / "part" / "code.py").write_text(text)
+        names |= {check.arguments for check in soak.checks("raft", "what", "test_it.py::test_it", ("part",))}
+    assert len(names) == 3
+
+
+def test_only_the_deeper_gate_has_the_ten_minutes():
+    assert [check.part for check in raft.deep_checks()] == ["processes"] and all(
+        check.part != "processes" for check in raft.checks())
+    assert (soak.root() / raft.TEN_MINUTES.partition("::")[0]).is_file() and all(
+        (soak.root() / folder).is_dir() for folder in raft.RUN_BY)
