@@ -91,15 +91,17 @@ class Index:
             return result
         raise {INVALID: InvalidArgument, PRECONDITION: TooLate, ABORTED: PollAgain}[result.answer.code](result.answer.text)
 
-    async def add(self, block: Any) -> None:
+    async def add(self, block: Any, past_horizon: bool = False) -> None:
         """Add a BlockMeta. It may be added again at any time; nothing changes then.
+
+        `past_horizon`: an operator knows that it was never in the index, so it is added though it is older than the horizon.
 
         Definite errors: InvalidArgument, TooLate, NotLeader, QueueFull, TooLarge, NotRunning. Indefinite ones: LeadershipLost,
         NodeStopped.
         """
         if (wrong := invalid_block(block)) is not None:
             raise InvalidArgument(wrong)
-        await self._proposed(AddBlock(metadata=block))
+        await self._proposed(AddBlock(metadata=block, past_horizon=past_horizon))
 
     async def get(self, tenant: str, shard: int, ulids: list[str], stale: bool = False) -> list[Any]:
         """Return those of these blocks that are in the index, as of this call or later. Any node may be asked.
