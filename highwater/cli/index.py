@@ -67,6 +67,11 @@ def serve_command(
         bucket: Annotated[str | None, typer.Option("--bucket", help="where the objects are: a folder, file://, "
                                                    "s3://BUCKET/PREFIX; whoever leads sweeps the dead letters there")] = None,
         sweep_ms: Annotated[int, typer.Option("--sweep-ms", min=10, help="between two sweeps of the dead letters")] = 15_000,
+        retain_s: Annotated[int | None, typer.Option("--retain-s", min=0, help="drop data after so many seconds; 0: keep "
+                                                     "them for ever [default: drop nothing]")] = None,
+        retain_tenant: Annotated[list[str] | None, typer.Option("--retain-tenant", help="NAME=SECONDS, for a tenant with "
+                                                                "another period")] = None,
+        clean_ms: Annotated[int, typer.Option("--clean-ms", min=10, help="between two runs of retention")] = 60_000,
         quiet: Annotated[bool, typer.Option("--quiet", help="log troubles only")] = False) -> None:
     """Run one node until SIGTERM or Ctrl-C. The exit code is 0 then, and 3 if its disk failed."""
     from highwater.cluster.server import OPTIONS
@@ -89,7 +94,8 @@ def serve_command(
                         changed(Config(), setting or [], "--set"), limits, semantics, cached_datasets,
                         files_of(authority, certificate, key), insecure, metrics,
                         OPTIONS._replace(tick_ms=tick_ms, snapshot_entries=snapshot_entries),
-                        opened(bucket) if bucket else None, USUAL._replace(period_ms=sweep_ms))
+                        opened(bucket) if bucket else None, USUAL._replace(period_ms=sweep_ms),
+                        policy_of(retain_s, retain_tenant), clean_ms)
     why = finish(serve(settings))
     if why:
         refuse(f"node {node!r} stopped: {why}", INCOMPLETE)
@@ -389,6 +395,22 @@ def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a n
 
 
 # --- what the commands share
+
+
+def policy_of(usual_s: int | None, tenants: list[str] | None) -> Any:
+    """Return the policy of the periods in seconds, "NAME=SECONDS" of a tenant; None without any. Nonsense is refused."""
+    from highwater.impl.index.retention import Policy, PolicyRefused, checked
+
+    periods: dict[str, int] = {}
+    for text in tenants or []:
+        name, _, seconds = text.rpartition("=")
+        if usual_s is None or not name or not seconds.isdigit() or name in periods:
+            refuse(f"--retain-tenant {text!r}: write NAME=SECONDS, each name once, and --retain-s for all others")
+        periods[name] = int(seconds)
+    try:
+        return None if usual_s is None else checked(Policy(usual_s, periods))
+    except PolicyRefused as error:
+        refuse(str(error))
 
 
 def opened(url: str) -> Any:

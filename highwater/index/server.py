@@ -22,6 +22,7 @@ from highwater.impl.index.library import Index
 from highwater.impl.index.query.columns import CACHED_DATASETS
 from highwater.impl.index.query.matching import COMPAT
 from highwater.impl.index.replicated import machine
+from highwater.impl.index.retention import Cleaner, Policy
 from highwater.impl.index.service.limits import Limits
 from highwater.impl.index.service.service import Reply, Service
 from highwater.impl.node_world import NodeWorld
@@ -64,6 +65,8 @@ class Settings(NamedTuple):
     options: Options = replicas.OPTIONS
     bucket: ObjectStore | None = None  # the objects, for what the leader does there; None: it does nothing
     letters: sweeper.Options = sweeper.USUAL
+    retention: Policy | None = None  # None: nothing is dropped
+    clean_ms: int = 60_000  # between two runs of retention
 
 
 class Server:
@@ -92,7 +95,10 @@ class Server:
         return self.node.state.role == LEADER
 
     def begin_duties(self) -> None:
-        """Begin what whoever leads does in the bucket, if there is one."""
+        """Begin what whoever leads does: retention, if there are periods, and what is to do in the bucket, if there is one."""
+        if self.settings.retention is not None:
+            cleaner = Cleaner(self.index, self.leads, self.settings.retention, self.settings.clean_ms)
+            self.duties.append(self.node.world.clock.spawn(cleaner.run(), "cleaner"))
         if self.settings.bucket:
             of = self.node.world
             world = World(self.settings.bucket, of.clock, of.ids, self.counters)

@@ -343,7 +343,8 @@ INSTANCES: tuple[dict[str, Any], ...] = (
     {"DATA": 2, "TENANTS": 2, "PERIODS": 0})
 NEAREST, UNTAKEN = 1_000, frozenset[str]()
 # An instance too large to explore fully, the number of random walks through it, and the steps of a walk.
-WALKED = {"DATA": 4, "WINDOWS": 2, "TENANTS": 2, "JOBS": 4, "PERIODS": 2, "AHEAD": 1, "CLEANERS": 2, "MAX_NOW": 7, "MAX_TERM": 3}
+WALKED = {"DATA": 4, "WINDOWS": 2, "TENANTS": 2, "JOBS": 4, "PERIODS": 2, "AHEAD": 1, "CLEANERS": 2, "MAX_NOW": 7,
+          "MAX_TERM": 3}
 WALKS, STEPS = 10, 50
 
 

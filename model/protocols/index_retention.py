@@ -171,8 +171,9 @@ def put(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
 def add(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A writer adds its block, for the first time or once more, or a sweeper of dead letters does."""
     for b in range(c.DATA):
-        if b in s.objects | s.deleted and b not in s.visible | s.removed and not (c.DROPPED and unit_of(c, b) in s.dropped) and (
-                not c.TOO_OLD or not is_too_old(c, s, window_of(c, b))):
+        new = b in s.objects | s.deleted and b not in s.visible | s.removed
+        refused = (c.DROPPED and unit_of(c, b) in s.dropped) or (c.TOO_OLD and is_too_old(c, s, window_of(c, b)))
+        if new and not refused:
             yield (b,), come(c, s, b), ()
 
 

@@ -22,7 +22,8 @@ def left(folder: Path, bucket: Path, number: int, ago_ms: int = 0) -> str:
     if ago_ms:
         made.id = ulids.made(time.time_ns() // 1_000_000 - ago_ms, b"\0" * 10)
     (folder / f"{number}.json").write_text(json_format.MessageToJson(made))
-    said = highwater("index", "add", folder / f"{number}.json", "--dead-letters", bucket, "--retry-ms", 0, "--at", "127.0.0.1:1")
+    said = highwater("index", "add", folder / f"{number}.json", "--dead-letters", bucket, "--retry-ms", 0,
+                     "--at", "127.0.0.1:1")
     assert said.returncode == 0 and "is kept, and no query finds it" in said.stdout, said
     return made.id
 

@@ -11,7 +11,7 @@ LEADERS = {"CLEANERS": 2, "MAX_TERM": 3, "JOBS": 0}
 
 
 def followed(constants, *steps):
-    """Return the last state of a story. A step is a cleaner's name, its action and choices, or an action of the index and its."""
+    """Return the last state of a story. A step is an action of the index and its choices, behind the name of a client."""
     of, state = model(constants), init(model(constants))
     for step in steps:
         label = (step[0], step[1], step[2:]) if "#" in step[0] else ("", step[0], step[1:])
