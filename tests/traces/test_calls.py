@@ -37,6 +37,8 @@ UNSAID = {  # errors that no table has -> why
     "AnswerTooLarge": "of a query: tests/impl/index/test_index_queries.py judges these",
     **dict.fromkeys(("OverLimit", "Refused", "Unclear"), "of the calls over a network: tests/impl/index/test_index_service.py"),
     **dict.fromkeys(("JobLost", "DamagedObject"), "of a worker, which ends its job: tests/impl/index/test_index_worker.py"),
+    **dict.fromkeys(("InvalidLetter", "LetterTaken"), "of dead letters: tests/impl/index/test_dead_letters.py"),
+    "PolicyRefused": "an index is not served with such periods",
     "BeyondEnd": "of a range, and only reads of SSTs ask for ranges",
     "Undecodable": "of a codec: it is raised as one of its kinds, such as InvalidManifest",
 }
