@@ -145,10 +145,12 @@ class Scenario(NamedTuple):
     rare: tuple[Mapping[str, Any], ...] = ()  # settings of a shape, of which one run in RARELY has one, from seed USUAL on
     needs: tuple[str, ...] | None = None  # requests that it needs beside GET, PUT and DELETE: "create" (PUT
     # If-None-Match), "update" (PUT If-Match), "cache" (GET If-None-Match), "list"; None: `store probe` does not judge it
-    share: float = 1  # of the seeds that the gate has for a scenario: less where a run takes many times as long
+    share: float = 1  # times the seeds that the gate has for a scenario: less where a run takes many times as long, more where
+    # much may happen between two messages
     scripts: tuple[Script, ...] = ()  # what one client alone is answered: dst/script.py
     nodes: tuple[str, ...] = ()  # roles whose clients are nodes: each has a NodeWorld, so a disk and messages, and no store
     hardware: Callable[[Any], Hardware] = usual_hardware  # how long disks and messages take, for a scenario of nodes
+    shows_io: bool = True  # whether traces of nodes have their messages and the operations of their disks
     may_retire: Callable[[Any], int] = all_retire  # how many clients may retire; the others must finish without them
     cost: Mapping[str, BaseShape] | None = None  # contention -> the shape at which `highwater cost` measures a commit; {}: it
     # has no commits; None: one client of the first role, and as many as `most` has

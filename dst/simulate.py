@@ -95,7 +95,8 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     if of.nodes:
         chances = Chances(chooser.stream("machines"), fault, decide, drawing_of(seed, "node fate"))
         actors.machines = Machines(kernel, observe, chances, weights,  # pyright: ignore[reportArgumentType]  # of.weights
-                                   stalls_ms(of, shape), of.hardware(shape), actors.start, watch and noted(watch, kernel))
+                                   stalls_ms(of, shape), of.hardware(shape), actors.start, watch and noted(watch, kernel),
+                                   of.shows_io)
     if shape.broken:
         tampering.begin(kernel, store, shape, of.breaks[shape.broken], fault)
     failure, kind, signature = None, "", ""

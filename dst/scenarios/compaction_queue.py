@@ -11,7 +11,7 @@ from highwater.dst.actors import Actors
 from highwater.dst.scenario import Draw
 from highwater.dst.scenarios import metadata_fsm
 from highwater.dst.scenarios.indexed.group import IndexGroup
-from highwater.dst.scenarios.metadata_fsm import CONFIG
+from highwater.dst.scenarios.metadata_fsm import CONFIG, alike, blocks_of
 from highwater.dst.sim.kernel import Client
 from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index.messages import JobPlan, decode
@@ -21,8 +21,6 @@ from highwater.impl.node_world import NodeWorld
 from highwater.traces.protocols.compaction_queue import FAILURES, JOBS, KEYS, Trace, constants, refiner
 from highwater.traces.protocols.metadata_fsm import START_S
 from highwater.traces.refine import refiner_of
-
-MOST_BLOCKS = 9
 
 
 @dataclass(frozen=True)
@@ -39,13 +37,13 @@ class Shape(metadata_fsm.Shape):
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape.drawn(of, bad=(0, 1, 2, 3), adds=(3, 2), retries=(0, 1), workers=(1, 1, 2), poll_ms=(100, 60),
-                       transfers=(0, 2), snapshot_entries=(12, 0, 30), keep_entries=(2, 0), skew_ms=(0, 300),
-                       hardware=("usual",), pause_ms=(40, 1, 80), chaos=(30, 45, 10))
+    return alike(Shape.drawn(of, servers=(3, 1, 1), bad=(0, 1, 2, 3), adds=(2, 3), retries=(0, 1), workers=(1, 1, 2),
+                             poll_ms=(100, 60), transfers=(0, 2), snapshot_entries=(12, 0, 30), keep_entries=(2, 0),
+                             skew_ms=(0, 300), hardware=("usual",), pause_ms=(40, 1, 80), chaos=(30, 45, 10)))
 
 
 def trace_of(shape: Shape) -> Trace:
-    return Trace(refiner_of(refiner, constants(MOST_BLOCKS)), KEYS, shape.skew_ms)
+    return Trace(refiner_of(refiner, constants(blocks_of(shape))), KEYS, shape.skew_ms)
 
 
 class QueueGroup(IndexGroup):
@@ -76,5 +74,5 @@ SCENARIO = metadata_fsm.SCENARIO._replace(
     work={"Server": server},
     trace_of=trace_of,
     moments=("several leaders", "state of a snapshot"),
-    share=1,
+    share=2,
 )

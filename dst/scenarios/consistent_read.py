@@ -33,9 +33,9 @@ class Shape(raft.Shape):
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape.drawn(of, servers=(3, 3, 3, 5), proposals=(3, 2, 4), readers=(2, 1, 3), segment_bytes=(600, 200, 100_000),
-                       hardware=("usual", "slow network", "slow disks"), pause_ms=(60, 1, 200), chaos=(30, 60, 10),
-                       snapshot_entries=(0, 3), keep_entries=(2, 0))
+    return Shape.drawn(of, servers=(3, 3, 3, 3, 3, 5), proposals=(2, 1, 3), readers=(1, 1, 2),
+                       segment_bytes=(600, 200, 100_000), hardware=("usual", "slow network", "slow disks"),
+                       pause_ms=(60, 1, 200), chaos=(30, 60, 10), snapshot_entries=(0, 3), keep_entries=(2, 0))
 
 
 def trace_of(shape: Shape) -> Trace:
@@ -79,5 +79,4 @@ SCENARIO = raft.SCENARIO._replace(
     tiny=Shape(servers=3, proposals=1, readers=1, pause_ms=1, audit=False),
     work={"Server": server},
     trace_of=trace_of,
-    share=0.5,
 )

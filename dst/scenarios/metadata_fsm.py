@@ -17,7 +17,7 @@ from highwater.dst.scenarios import raft
 from highwater.dst.scenarios.indexed import end
 from highwater.dst.scenarios.indexed.group import IndexGroup, production, recording
 from highwater.dst.scenarios.indexed.workers import Worker
-from highwater.dst.scenarios.indexed.writers import cleaner, reader, writer
+from highwater.dst.scenarios.indexed.writers import cleaner, clock, reader, writer
 from highwater.dst.scenarios.raft import NEVER
 from highwater.dst.scenarios.replicated.group import group_of
 from highwater.dst.sim.kernel import Client
@@ -74,22 +74,32 @@ class Shape(BaseShape):
     pause_ms: int = 40  # between two operations of a writer or reader, at most
 
 
-MOST = {"servers": 3, "adds": 3, "writers": 2, "readers": 2, "workers": 2, "retries": 3, "truncations": 5}
+MOST = {"servers": 3, "adds": 9, "writers": 2, "readers": 2, "workers": 2, "retries": 3, "truncations": 5}
 
 
 def draw_shape(of: Draw) -> Shape:
-    return Shape.drawn(of, adds=(3, 2), retries=(3, 2), workers=(1, 1, 2), poll_ms=(200, 100), truncations=(3, 0, 5),
-                       jobs=(3, 2), transfers=(2, 0, 4), snapshot_entries=(12, 0, 30), keep_entries=(2, 0),
-                       skew_ms=(700, 0, 700), hardware=("usual",), pause_ms=(40, 1, 80),
-                       chaos=(30, 45, 10))
+    return alike(Shape.drawn(of, servers=(3, 1, 1, 1), adds=(2, 3), retries=(3, 2), workers=(1, 1, 2), poll_ms=(200, 100),
+                             truncations=(4, 0, 6), jobs=(3, 2), transfers=(2, 0, 4), snapshot_entries=(12, 0, 30),
+                             keep_entries=(2, 0), skew_ms=(700, 0, 700), hardware=("usual",), pause_ms=(40, 1, 80),
+                             chaos=(30, 45, 10)))
+
+
+def alike(shape: Any) -> Any:
+    """Return a shape that has several writers and workers on one server, as others have on three."""
+    return shape if shape.servers > 1 else shape._replace(adds=2 * shape.adds, writers=2, workers=2)
 
 
 def length(shape: Shape) -> int:
     return shape.servers * (200 + 60 * shape.adds)
 
 
+def blocks_of(shape: Any) -> int:
+    """Return how many blocks writers make at most; no fewer than any drawn run's, as each number has a model of its own."""
+    return max(MOST_BLOCKS, shape.servers * shape.adds)
+
+
 def trace_of(shape: Shape) -> IndexTrace:
-    return Trace(refiner_of(refiner, constants(MOST_BLOCKS)), KEYS, shape.skew_ms)
+    return Trace(refiner_of(refiner, constants(blocks_of(shape))), KEYS, shape.skew_ms)
 
 
 def options_of(shape: Any) -> raft.Options:
@@ -117,6 +127,7 @@ def callers(actors: Actors, client: Client, world: NodeWorld, number: int) -> di
     works = {f"writer{n}": writer(actors, client, world, n, group) for n in range(shape.writers)}
     works |= {f"reader{n}": reader(actors, client, world, n, group) for n in range(shape.readers)}
     works |= {f"worker{n}": Worker(actors, client, world, n, group, impl).work() for n in range(shape.workers)}
+    works |= {"clock": clock(actors, client, world, group)} if shape.skew_ms else {}
     works |= {"cleaner": cleaner(actors, client, world, group)} if number == 0 and group.truncations else {}
     return works
 
@@ -169,8 +180,9 @@ SCENARIO = Scenario(
     moments_of=moments_of,
     nodes=("Server",),
     hardware=lambda shape: HARDWARE[shape.hardware],
+    shows_io=False,  # they are Raft's
     rare=rarely(),
     may_retire=lambda shape: (shape.servers - 1) // 2,
     cost={},
-    share=0.5,
+    share=2,
 )

@@ -275,6 +275,7 @@ SCENARIO = Scenario(
     hardware=lambda shape: HARDWARE[shape.hardware],
     rare=rarely(),
     may_retire=lambda shape: (shape.servers - 1) // 2,
+    share=2,
     cost={},
     scripts=(*core_scripts.SCRIPTS, *leader_scripts.SCRIPTS, *node_scripts.SCRIPTS, *file_scripts.SCRIPTS,
              *level_scripts.SCRIPTS),

@@ -147,6 +147,8 @@ class Disk:
         return now_ms < self.full_until_ms
 
     def _observe(self, client: Client, number: int, asked: Operation, status: int, result: Any) -> None:
+        if not self.machines.shows_io:
+            return
         _, op, name, body, to = asked
         body, keys = (result or b"", ()) if op == "read" else (body, tuple(result or ()))
         self.machines.observe(NEW(Event, (self.machines.kernel.now_ms, number, client.name, "disk", op, name, to, status, "",

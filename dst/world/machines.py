@@ -49,13 +49,15 @@ def ended(machines: "Machines", process: Client) -> Generator[Exit, None, None]:
 
 class Machines:
     """All machines of one run. `around_ms`: times around which long ones are drawn. `restart(client)` starts a node again.
-    `watch(what, client, number)` receives what a trace does not show."""
+    `watch(what, client, number)` receives what a trace does not show. `shows_io`: the trace has messages, and
+    operations of disks."""
 
     def __init__(self, kernel: Kernel, observe: Callable[[Event], None], chances: Chances, weights: NodeWeights,
                  around_ms: tuple[int, ...], hardware: Hardware, restart: Callable[[Client], None],
-                 watch: Callable[[str, str, int], None] | None = None):
+                 watch: Callable[[str, str, int], None] | None = None, shows_io: bool = True):
         self.kernel, self.observe, self.hardware, self.restart, self.watch = kernel, observe, hardware, restart, watch
         self.latency, self.fault, self.decide, self.draw = chances
+        self.shows_io = shows_io
         self.around_ms, self.timed = around_ms, kernel.schedule is None
         self.disk_fates, self.message_fates = disk_fates(weights), message_fates(weights)
         self.disks: dict[str, Disk] = {}
@@ -124,8 +126,9 @@ class Machines:
 
     def received(self, process: Client, delivery: Delivery) -> None:
         """Record that a node took a message that had arrived."""
-        self.observe(NEW(Event, (self.kernel.now_ms, delivery.number, process.name, "received", "message",
-                                 delivery.message.sender, "", 0, "", b"", (), False, True, False)))
+        if self.shows_io:
+            self.observe(NEW(Event, (self.kernel.now_ms, delivery.number, process.name, "received", "message",
+                                     delivery.message.sender, "", 0, "", b"", (), False, True, False)))
 
     def _tell(self, process: Client, kind: str, op: str, said: tuple[str, ...]) -> None:
         self.observe(NEW(Event, (self.kernel.now_ms, 0, process.name, kind, op, "", "", 0, "", b"", said, False, True, False)))

@@ -127,7 +127,9 @@ class Links:
         """Send a message. Returns whether the sender crashes now."""
         machines, sender = self.machines, process.name
         number, fate, now_ms = machines.numbered(), "ok", machines.kernel.now_ms
-        machines.observe(NEW(Event, (now_ms, number, sender, "sent", "message", to, "", 0, "", body, (), False, True, False)))
+        if machines.shows_io:
+            machines.observe(NEW(Event, (now_ms, number, sender, "sent", "message", to, "", 0, "", body, (), False, True,
+                                         False)))
         if machines.message_fates:
             fate = MESSAGE_FATES[machines.decide(process.sites["send"], len(MESSAGE_FATES), machines.draw,
                                                  machines.message_fates)]

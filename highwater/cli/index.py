@@ -20,6 +20,7 @@ from highwater.impl.errors import Indefinite
 app = typer.Typer(no_args_is_help=True)
 Result = TypeVar("Result")
 LOOPBACK = "127.0.0.1:4040"
+NOT_FOUND_YET = ", and no query finds it before the next sweep of the dead letters"
 
 At = Annotated[str, typer.Option("--at", help="where nodes serve their API: HOST:PORT, or 1=HOST:PORT,2=HOST:PORT,..")]
 Tenants = Annotated[list[str], typer.Option("--tenant", help="whose data; may be given several times")]
@@ -63,10 +64,19 @@ def serve_command(
                                              "stands for election")] = 100,
         snapshot_entries: Annotated[int, typer.Option("--snapshot-entries", min=1,
                                                       help="from one snapshot to the next")] = 10_000,
+        bucket: Annotated[str | None, typer.Option("--bucket", help="where the objects are: a folder, file://, "
+                                                   "s3://BUCKET/PREFIX; whoever leads sweeps the dead letters there")] = None,
+        sweep_ms: Annotated[int, typer.Option("--sweep-ms", min=10, help="between two sweeps of the dead letters")] = 15_000,
+        retain_s: Annotated[int | None, typer.Option("--retain-s", min=0, help="drop data after so many seconds; 0: keep "
+                                                     "them for ever [default: drop nothing]")] = None,
+        retain_tenant: Annotated[list[str] | None, typer.Option("--retain-tenant", help="NAME=SECONDS, for a tenant with "
+                                                                "another period")] = None,
+        clean_ms: Annotated[int, typer.Option("--clean-ms", min=10, help="between two runs of retention")] = 60_000,
         quiet: Annotated[bool, typer.Option("--quiet", help="log troubles only")] = False) -> None:
     """Run one node until SIGTERM or Ctrl-C. The exit code is 0 then, and 3 if its disk failed."""
     from highwater.cluster.server import OPTIONS
     from highwater.impl.index.config import Config
+    from highwater.impl.index.letters.sweeper import USUAL
     from highwater.impl.index.query.matching import SEMANTICS
     from highwater.impl.index.service.limits import Limits
     from highwater.index.server import Settings, serve
@@ -83,7 +93,9 @@ def serve_command(
     settings = Settings(str(folder), node, known, address_of(api), nodes_of(apis) if apis else {}, cluster,
                         changed(Config(), setting or [], "--set"), limits, semantics, cached_datasets,
                         files_of(authority, certificate, key), insecure, metrics,
-                        OPTIONS._replace(tick_ms=tick_ms, snapshot_entries=snapshot_entries))
+                        OPTIONS._replace(tick_ms=tick_ms, snapshot_entries=snapshot_entries),
+                        opened(bucket) if bucket else None, USUAL._replace(period_ms=sweep_ms),
+                        policy_of(retain_s, retain_tenant), clean_ms)
     why = finish(serve(settings))
     if why:
         refuse(f"node {node!r} stopped: {why}", INCOMPLETE)
@@ -104,14 +116,30 @@ def changed(of: Any, given: list[str], option: str) -> Any:
 
 @app.command("add")
 def add_command(files: Annotated[list[Path], typer.Argument(help="objects with a footer, or metadata as JSON (*.json)")],
+                letters: Annotated[str | None, typer.Option("--dead-letters", help="where the objects are, s3://BUCKET/PREFIX: "
+                                                            "a block that cannot be added is kept there as a letter")] = None,
+                retry_ms: Annotated[int, typer.Option("--retry-ms", min=0, help="for so long a block is added again before its "
+                                                      "letter is left")] = 10_000,
                 at: At = LOOPBACK, authority: Authority = None, certificate: Certificate = None, key: Key = None) -> None:
     """Add the blocks of local files. It may be repeated: what is in the index already changes nothing."""
     from highwater.impl.codecs.index.messages import CLASSES
 
-    blocks = [block_of(file) for file in files]
+    blocks, tls = [block_of(file) for file in files], files_of(authority, certificate, key)
+    if letters:
+        for file, said in zip(files, finish(added_or_kept(opened(letters), blocks, at, tls, retry_ms))):
+            console.print(f"{file}: its block is {said}" + NOT_FOUND_YET * (said == "kept"), markup=False)
+        return
     for file, block in zip(files, blocks):
-        asked(at, files_of(authority, certificate, key), CLASSES["AddBlockRequest"](block=block))
+        asked(at, tls, CLASSES["AddBlockRequest"](block=block))
         console.print(f"{file}: block {block.id} is in the index", markup=False)
+
+
+async def added_or_kept(store: Any, blocks: list[Any], at: str, files: Any, retry_ms: int) -> list[str]:
+    from highwater.index import letters
+    from highwater.index.client import Client
+
+    async with Client(places_of(at), files, 1.0) as client:
+        return await letters.added_or_kept(store, blocks, client, retry_ms)
 
 
 def block_of(file: Path) -> Any:
@@ -207,13 +235,10 @@ async def worked(url: str, places: Mapping[str, Any], files: Any, options: Any, 
     import signal
 
     from highwater.impl.index.compaction.worker import Worker
-    from highwater.impl.stores.system import open_store, system_world
+    from highwater.impl.stores.system import system_world
     from highwater.index.client import Client
 
-    try:
-        world = system_world(open_store(url))
-    except ValueError as error:
-        refuse(str(error))
+    world = system_world(opened(url))
     async with Client(places, files, 10.0) as client:
         worker = Worker(world, client.call, options)
         if once:
@@ -370,6 +395,32 @@ def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a n
 
 
 # --- what the commands share
+
+
+def policy_of(usual_s: int | None, tenants: list[str] | None) -> Any:
+    """Return the policy of the periods in seconds, "NAME=SECONDS" of a tenant; None without any. Nonsense is refused."""
+    from highwater.impl.index.retention import Policy, PolicyRefused, checked
+
+    periods: dict[str, int] = {}
+    for text in tenants or []:
+        name, _, seconds = text.rpartition("=")
+        if usual_s is None or not name or not seconds.isdigit() or name in periods:
+            refuse(f"--retain-tenant {text!r}: write NAME=SECONDS, each name once, and --retain-s for all others")
+        periods[name] = int(seconds)
+    try:
+        return None if usual_s is None else checked(Policy(usual_s, periods))
+    except PolicyRefused as error:
+        refuse(str(error))
+
+
+def opened(url: str) -> Any:
+    """Open the store of a URL; a bad one is refused."""
+    from highwater.impl.stores.system import open_store
+
+    try:
+        return open_store(url)
+    except ValueError as error:
+        refuse(str(error))
 
 
 def asked(at: str, files: Any, request: Any, stale: bool = False) -> Any:

@@ -18,22 +18,26 @@ from highwater.cluster.metrics import serving_metrics
 from highwater.cluster.service import Service as Replicated
 from highwater.impl.errors import TaskCancelled
 from highwater.impl.index.config import Config, checked
+from highwater.impl.index.letters import sweeper
 from highwater.impl.index.library import Index
 from highwater.impl.index.query.columns import CACHED_DATASETS
 from highwater.impl.index.query.matching import COMPAT
 from highwater.impl.index.replicated import machine
+from highwater.impl.index.retention import Cleaner, Policy
 from highwater.impl.index.service.limits import Limits
 from highwater.impl.index.service.service import Reply, Service
 from highwater.impl.node_world import NodeWorld
 from highwater.impl.raft import identity
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.node import Node, Options
+from highwater.impl.raft.state import LEADER
 from highwater.impl.stores.certificates import Files, check_encrypted, loaded
 from highwater.impl.stores.folder_disk import FolderDisk
 from highwater.impl.stores.grpc_calls import Asked, serving
 from highwater.impl.stores.node_system import LocalNet, SystemSignals
 from highwater.impl.stores.stream_net import Address
 from highwater.impl.stores.system import Counters, SystemClock, Ulids
+from highwater.impl.world import ObjectStore, Task, World
 from highwater.index.operator import Operator
 
 log = logging.getLogger("highwater")
@@ -60,6 +64,10 @@ class Settings(NamedTuple):
     insecure: bool = False
     metrics_port: int | None = None
     options: Options = replicas.OPTIONS
+    bucket: ObjectStore | None = None  # the objects, for what the leader does there; None: it does nothing
+    letters: sweeper.Options = sweeper.USUAL
+    retention: Policy | None = None  # None: nothing is dropped
+    clean_ms: int = 60_000  # between two runs of retention
 
 
 class Server:
@@ -70,6 +78,7 @@ class Server:
         self.index = Index(node, node.world, settings.config, settings.cached_datasets, settings.limits.answer_bytes)
         self.service = Service(self.index, settings.limits, settings.semantics)
         self.operator = Operator(node, settings.cluster, self.service)
+        self.duties: list[Task[None]] = []  # what the leader does beside answering
 
     async def answer(self, path: str, body: bytes, stale: bool) -> Reply:
         """Answer a call, with the address of the node to ask instead if there is one."""
@@ -82,14 +91,45 @@ class Server:
         """Return the metrics, as text for Prometheus."""
         return self.operator.metrics(self.counters)
 
+    def leads(self) -> bool:
+        """Return whether this node leads, as far as it knows."""
+        return self.node.state.role == LEADER
+
+    def begin_duties(self) -> None:
+        """Begin what whoever leads does: retention, if there are periods, and what is to do in the bucket, if there is one."""
+        if self.settings.retention is not None:
+            cleaner = Cleaner(self.index, self.leads, self.settings.retention, self.settings.clean_ms)
+            self.duties.append(self.node.world.clock.spawn(cleaner.run(), "cleaner"))
+        if self.settings.bucket:
+            of = self.node.world
+            world = World(self.settings.bucket, of.clock, of.ids, self.counters)
+            sweeps = sweeper.Sweeper(world, self.service.add, self.leads, self.settings.letters)
+            self.duties.append(world.clock.spawn(sweeps.run(), "sweeper"))
+
+    async def end_duties(self) -> None:
+        for task in self.duties:
+            task.cancel()
+        for task in self.duties:
+            try:
+                await task
+            except TaskCancelled:
+                pass
+
     async def ended(self) -> str:
         """Return why the node stopped, once it has. Raises what a task of it raised."""
+        await self.node.world.clock.first(keeper=self.kept(), **{f"duty{n}": awaited(of) for n, of in enumerate(self.duties)})
+        return self.node.stopped
+
+    async def kept(self) -> None:
         assert self.node.keeper is not None
         try:
             await self.node.keeper
         except TaskCancelled:
             pass  # of `close`
-        return self.node.stopped
+
+
+async def awaited(task: Task[None]) -> None:
+    await task
 
 
 @asynccontextmanager
@@ -106,7 +146,11 @@ async def running(settings: Settings) -> AsyncGenerator[Server]:
         asked = Asked(server.answer, server.operator.streams())
         async with serving_metrics(settings.metrics_port, server.page), serving(
                 settings.api, asked, settings.files, settings.insecure, settings.limits.request_bytes) as server.port:
-            yield server
+            try:
+                server.begin_duties()
+                yield server
+            finally:
+                await server.end_duties()
 
 
 @asynccontextmanager

@@ -15,18 +15,20 @@ def is_here(rows: Rows, unit: Unit, ulid: str) -> bool:
     return units.has(rows, unit, ulid)
 
 
-def add(rows: Transaction, block: Any, index: int, now_ns: int, config: Config) -> Answer:
+def add(rows: Transaction, command: Any, index: int, now_ns: int, config: Config) -> Answer:
     """Apply an AddBlock entry. A block that was here is answered OK, and nothing changes.
 
-    FAILED_PRECONDITION is final: the block is older than the horizon, or retention has dropped its unit.
+    FAILED_PRECONDITION is final: the block is older than the horizon, or retention has dropped its unit. An operator
+    who knows that a block was never added may say so: then it is added past the horizon.
     """
+    block = command.metadata
     if (wrong := invalid_block(block)) is not None:
         return Answer(INVALID, wrong)
     unit = units.unit_of(block)
     named = Block(block.id, unit.shard, unit.tenant)
     if is_here(rows, unit, block.id) or removed.is_removed(rows, named):
         return DONE
-    if removed.is_too_old(block.id, now_ns, config):
+    if removed.is_too_old(block.id, now_ns, config) and not command.past_horizon:
         return Answer(PRECONDITION, f"block {block.id} is older than the horizon of {config.horizon_ns // 1_000_000} ms, so "
                                     "nobody knows whether it was added before; keep it aside")
     if removed.is_dropped(rows, unit):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from highwater.impl.errors import Definite
 
 S = 1_000_000_000  # ns
+DAY = 24 * 3600 * S
 
 
 class ConfigRefused(Definite):
@@ -24,8 +25,8 @@ class Level(NamedTuple):
 class Config(NamedTuple):
     """The numbers of an index, for all its nodes."""
 
-    horizon_ns: int = 3600 * S  # a block that was made longer ago is not added any more
-    delay_ns: int = 2 * 3600 * S  # from a removal until its objects are deleted
+    horizon_ns: int = 7 * DAY  # a block that was made longer ago is not added any more
+    delay_ns: int = 8 * DAY  # from a removal until its objects are deleted
     lease_ns: int = 15 * S  # of a worker, in which it reports
     failures: int = 3  # leases of one job that ended without a result, after which it waits for the others
     retry_failed_ns: int = 600 * S  # from the end of its last lease until such a job is tried again
@@ -33,6 +34,7 @@ class Config(NamedTuple):
     levels: tuple[Level, ...] = (Level(20, 36 * S), Level(10, 720 * S), Level(10, 3 * 3600 * S))  # none above
     tombstones: int = 10  # at most, that one job carries
     hand_outs: int = 5  # jobs that have carried a tombstone, after which the index's own deleter takes it
+    retry_ns: int = 3600 * S  # for so long at most a writer adds its block again before it leaves a letter
 
 
 def checked(config: Config) -> Config:
@@ -40,9 +42,12 @@ def checked(config: Config) -> Config:
     if config.delay_ns <= config.horizon_ns:
         raise ConfigRefused(f"delay_ns {config.delay_ns} is not above horizon_ns {config.horizon_ns}: a retry could come after "
                             "its source is deleted; set a longer delay")
-    for name in ("horizon_ns", "lease_ns", "retry_failed_ns", "jobs", "tombstones", "hand_outs", "failures"):
+    for name in ("retry_ns", "horizon_ns", "lease_ns", "retry_failed_ns", "jobs", "tombstones", "hand_outs", "failures"):
         if getattr(config, name) < 1:
             raise ConfigRefused(f"{name} is {getattr(config, name)}, and has to be positive")
+    if config.horizon_ns < config.retry_ns:
+        raise ConfigRefused(f"horizon_ns {config.horizon_ns} is below retry_ns {config.retry_ns}: a block would be refused "
+                            "while its writer still tries to add it; set a longer horizon")
     if any(level.blocks < 1 for level in config.levels):
         raise ConfigRefused("a level is compacted from 0 blocks on; set at least 1")
     return config

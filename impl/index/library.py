@@ -51,7 +51,7 @@ class TooLate(Definite):
 
 
 class PollAgain(Definite):
-    """The leader has changed between the two entries of a poll. Nothing was assigned or ended; poll again."""
+    """The leader has changed since a poll or a command was begun. Nothing was assigned, ended or dropped; begin again."""
 
 
 class Index:
@@ -91,15 +91,22 @@ class Index:
             return result
         raise {INVALID: InvalidArgument, PRECONDITION: TooLate, ABORTED: PollAgain}[result.answer.code](result.answer.text)
 
-    async def add(self, block: Any) -> None:
+    async def add(self, block: Any, past_horizon: bool = False) -> None:
         """Add a BlockMeta. It may be added again at any time; nothing changes then.
+
+        `past_horizon`: an operator knows that it was never in the index, so it is added though it is older than the horizon.
 
         Definite errors: InvalidArgument, TooLate, NotLeader, QueueFull, TooLarge, NotRunning. Indefinite ones: LeadershipLost,
         NodeStopped.
         """
         if (wrong := invalid_block(block)) is not None:
             raise InvalidArgument(wrong)
-        await self._proposed(AddBlock(metadata=block))
+        await self._proposed(AddBlock(metadata=block, past_horizon=past_horizon))
+
+    async def truncate(self, command: Any) -> None:
+        """Drop the units of a Truncate command that are still as it says. Raises PollAgain if another term has begun since it
+        was made, and what `add` raises."""
+        await self._proposed(command)
 
     async def get(self, tenant: str, shard: int, ulids: list[str], stale: bool = False) -> list[Any]:
         """Return those of these blocks that are in the index, as of this call or later. Any node may be asked.

@@ -51,7 +51,7 @@ def clock_ns(rows: Rows) -> int:
 def applied_command(rows: Transaction, command: Any, entry: Entry, now_ns: int, config: Config) -> Answer:
     """Apply one command."""
     if isinstance(command, AddBlock):
-        return add(rows, command.metadata, entry.index, now_ns, config)
+        return add(rows, command, entry.index, now_ns, config)
     if isinstance(command, GetPlan):
         return Answer(value=plan_of(rows, command, entry.index, now_ns, config))
     if isinstance(command, UpdatePlan):

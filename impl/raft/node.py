@@ -5,7 +5,7 @@ one that receives, one that writes the log, and one that makes and fetches snaps
 the node is stopped then, and may only be opened anew.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 from highwater.impl import level
@@ -195,12 +195,20 @@ class Node:
     async def _run(self) -> None:
         clock = self.world.clock
         try:
-            await clock.first(ticker=self._tick_on(), receiver=self._receive_on(), writer=self._write_on(),
-                              snapshots=self._snapshot_on())
+            await clock.first(ticker=self._tick_on(), receiver=self._receive_on(), writer=self._ends(self._write_on),
+                              snapshots=self._ends(self._snapshot_on))
         except StoreError as error:
             self._stop(str(error))
         finally:
             self._stop("one of its tasks failed")
+
+    async def _ends(self, of_disk: Callable[[], Awaitable[None]]) -> None:
+        """Run a task that uses the disk. When it fails the node stops in that moment, before its other tasks have ended."""
+        try:
+            await of_disk()
+        except StoreError as error:
+            self._stop(str(error))
+            raise
 
     def _stop(self, why: str) -> None:
         """Take no more calls, and end those that wait. Only the first reason counts."""

@@ -81,6 +81,7 @@ OF_AN_INDEX = {
     "traces/protocols/metadata_fsm_calls": {"traces/protocols/raft_calls"},
     **{f"traces/protocols/{of}": {f"traces/protocols/indexed/{part}" for part in ("log", "rows")} for of in (
         "compaction_queue", "metadata_fsm")},
+    **{f"traces/damage/protocols/{of}": {"traces/damage/protocols/indexed"} for of in ("compaction_queue", "metadata_fsm")},
 }
 OF_CLONED = {f"impl/protocols/{part}" for part in ("clones", DATABASE, "manifest_compactions")}
 CONTENTS = "traces/protocols/clones_contents"

@@ -8,7 +8,7 @@ from highwater.model.proofs.engine import instances
 
 PROOFS = {name: import_module(f"highwater.model.proofs.{name}")
           for name in ("checkpoints", "consistent_read", "database_gc", "db_reader", "log_gc", "manifest_epochs",
-                       "metadata_fsm", "raft", "sequenced_write", "wal_fencing")}
+                       "metadata_fsm", "index_retention", "raft", "sequenced_write", "wal_fencing")}
 FAULTY = {"MAX_LOST": 1, "MAX_PENDING": 1}
 
 

@@ -30,7 +30,7 @@ from highwater.impl.index.kv import MemoryKV, under
 from highwater.impl.index.machine import Entry, Machine
 
 START_S = 1_750_399_200  # 2025-06-20T06:00Z, where a partition begins
-SMALL = Config(horizon_ns=100 * S, delay_ns=200 * S, lease_ns=10 * S, failures=2, retry_failed_ns=50 * S, jobs=2,
+SMALL = Config(retry_ns=S, horizon_ns=100 * S, delay_ns=200 * S, lease_ns=10 * S, failures=2, retry_failed_ns=50 * S, jobs=2,
                levels=(Level(2, 30 * S), Level(2, 60 * S)), tombstones=2, hand_outs=2)
 
 

@@ -37,6 +37,8 @@ UNSAID = {  # errors that no table has -> why
     "AnswerTooLarge": "of a query: tests/impl/index/test_index_queries.py judges these",
     **dict.fromkeys(("OverLimit", "Refused", "Unclear"), "of the calls over a network: tests/impl/index/test_index_service.py"),
     **dict.fromkeys(("JobLost", "DamagedObject"), "of a worker, which ends its job: tests/impl/index/test_index_worker.py"),
+    **dict.fromkeys(("InvalidLetter", "LetterTaken"), "of dead letters: tests/impl/index/test_dead_letters.py"),
+    "PolicyRefused": "an index is not served with such periods",
     "BeyondEnd": "of a range, and only reads of SSTs ask for ranges",
     "Undecodable": "of a codec: it is raised as one of its kinds, such as InvalidManifest",
 }
@@ -146,6 +148,7 @@ OF_OPERATORS = {"open": "of the operator: no caller waits for it", "close": "whi
 OF_FIXED_MEMBERS = {**OF_OPERATORS, "change": "of raft_membership"}
 # Of no scenario: tests/impl/index/test_index_queries.py judges them.
 QUERIES = dict.fromkeys(("query", "query_labels", "tenants", "tenant", "rows", "breath"), "a read that changes nothing")
+OF_RETENTION = {"truncate": "of a cleaner: tests/impl/index/test_retention.py; the scenarios propose the entry"}
 NOT_CALLS = {  # public coroutines that are no calls of users -> the call that they are a part of, or that is a part of them
     "wal_fencing": {"fenced_at": "open", "refresh": "the read that an append makes, too; the database calls it alone"},
     "manifest_epochs": {"open_writer": "open", "open_compactor": "open", "open_collector": "open", "opened": "open"},
@@ -166,8 +169,8 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     "raft_membership": OF_OPERATORS,
     **dict.fromkeys(("raft", "consistent_read"), OF_FIXED_MEMBERS),
     "log_snapshot": {**OF_FIXED_MEMBERS, "transfer": "of raft"},
-    "metadata_fsm": {**OF_OPERATORS, **QUERIES, "transfer": "of raft"},
-    "compaction_queue": {**OF_OPERATORS, **QUERIES, "transfer": "of raft",
+    "metadata_fsm": {**OF_OPERATORS, **QUERIES, "transfer": "of raft", **OF_RETENTION},
+    "compaction_queue": {**OF_OPERATORS, **QUERIES, "transfer": "of raft", **OF_RETENTION,
                          **dict.fromkeys(("overdue", "confirm"), "of metadata_fsm")},
     "checkpoints": {"update": "of the stores", "collect_named": "collect"},
     "destroy": {"fence": "of `admin destroy`: the scenario has no WAL",

@@ -52,10 +52,6 @@ class Trace(IndexTrace):
         self.planned_ns = 0  # the time of the log then
         self.workers: dict[Lease, str] = {}  # -> the model's worker
 
-    def _on_client(self, e: Event) -> None:
-        if e.op not in ("put", "asks"):
-            super()._on_client(e)
-
     # --- entries
 
     def _applied(self, entry: Entry, before: Shown, after: Shown) -> None:

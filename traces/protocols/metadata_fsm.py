@@ -67,6 +67,7 @@ class Trace(IndexTrace):
         self.c: m.Constants = refiner.model.constants
         self.block_of: dict[str, m.Block] = {}  # by ULID
         self.data: dict[str, m.Datum] = {}  # by the name of a dataset
+        self.young: dict[m.Datum, int] = {}  # not too old by the latest entry -> when its writer's block was made, in ns
         self.added: dict[str, int] = {}  # by ULID: the place in `applied` of the first entry after which it was visible
         self.sources: dict[str, m.Sources] = {}  # by the name of a job
         self.workers: dict[Lease, str] = {}  # -> the model's worker
@@ -100,11 +101,13 @@ class Trace(IndexTrace):
             at = window(partition_of(made.id).start_ns)
             self.data[name] = at + WINDOWS * sum(d % WINDOWS == at for d in self.data.values())
             self.block_of[made.id] = m.raw(self.data[name])
+            self.young[self.data[name]] = ulids.time_ns(made.id)
         return self.data[name]
 
     # --- objects
 
     def _on_client(self, e: Event) -> None:
+        super()._on_client(e)
         if e.op == "put":
             made = message(BlockMeta, e.body)
             if made.compaction_level == 0:
@@ -115,8 +118,6 @@ class Trace(IndexTrace):
             self._deletes(e)
         elif e.op == "asks":
             self.asked[e.client] = self.heard, frozenset(e.body.decode().split())
-        else:
-            super()._on_client(e)
 
     def _runs(self, made: Any) -> None:
         """Take the result of a job as written. One that its job's worker cannot end with is in the store, and no more."""
@@ -136,6 +137,8 @@ class Trace(IndexTrace):
             u = window(start_ns), int(tenant != "")
             if u not in self.s.swept | {of for of, _ in self.s.unit_tombs}:
                 raise self._refused("Sweep", f"{e.client} deletes the objects of {u}, which has no tombstone")
+            if kept := {b for b in self.s.objects if m.unit_of(self.c, b) == u} - hit:
+                raise self._refused("Sweep", f"{e.client} deletes the objects of {u}, and keeps {sorted(kept)}")
             self._do("Sweep", u, or_stays=True)
             if left := {b for b in hit if b in self.s.objects}:
                 raise self._refused("Sweep", f"{e.client} deletes {sorted(left)}, which the tombstone of {u} does not name")
@@ -175,9 +178,10 @@ class Trace(IndexTrace):
 
     def _ages(self, now_ns: int) -> None:
         before_ns, old = now_ns - HORIZON_NS, self.s.old
-        for ulid, (level, data) in self.block_of.items():
-            if level == 0 and data[0] not in old and ulids.time_ns(ulid) < before_ns:
-                self._do("Age", data[0])
+        for d in [d for d, made_ns in self.young.items() if made_ns < before_ns]:
+            del self.young[d]
+            if d not in old:
+                self._do("Age", d)
 
     def _ages_with(self, u: m.Unit, now_ns: int) -> None:
         """Let the data of a window that nobody has written become too old, if the window is."""
@@ -312,6 +316,8 @@ class Trace(IndexTrace):
             b = self.block_of[ulids_of[0]]
             if b[1][0] not in self.s.old and m.unit_of(self.c, b) not in self.s.dropped:
                 raise untrue(self, e, e.keys[1], "it is not too old, and its unit is not dropped")
+        elif e.op == "not read":
+            self.asked.pop(e.client, None)
         elif e.op == "read":
             first, asked = self.asked.pop(e.client)
             states = self.visible[first:] if first >= 0 else [frozenset[str](), *self.visible]

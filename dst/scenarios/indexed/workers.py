@@ -18,6 +18,7 @@ from highwater.impl.codecs.index.messages import (
     IN_PROGRESS,
     SUCCESS,
     CompactedBlocks,
+    GetPlan,
     PollRequest,
     TombstoneKey,
     UpdatePlan,
@@ -25,6 +26,7 @@ from highwater.impl.codecs.index.messages import (
 )
 from highwater.impl.errors import StoreError
 from highwater.impl.index import tombstones
+from highwater.impl.index.plan_get import plan_of
 from highwater.impl.index.replicated import Result, stamped
 from highwater.impl.node_world import NodeWorld
 from highwater.impl.raft.node import Node
@@ -32,6 +34,7 @@ from highwater.traces.protocols.metadata_fsm_calls import CALLS
 
 POLL_MS = 2 * CALL_MS
 SLOW_MS = 800  # a slow worker takes at most so long
+IN_VAIN = 6  # of so many polls that would change nothing, as far as can be seen, a worker makes one
 KEPT = 6  # plans that may be proposed once more
 
 
@@ -45,9 +48,10 @@ class Stalling(Turns):
     async def _proposed(self, command: Any) -> Result:
         actors, sites = self.group.actors, self.me.sites
         if isinstance(command, UpdatePlan) and actors.shape.stalls:
-            if actors.choose(sites["keeps"], 4) == 0:
+            stalls = actors.choose(sites["stalls"], 6) == 0
+            if stalls or actors.choose(sites["keeps"], 4) == 0:
                 self.group.plans = [*self.group.plans, copied(command)][-KEPT:]
-            if actors.choose(sites["stalls"], 6) == 0:
+            if stalls:
                 await self.node.world.clock.sleep_ms(1 + actors.choose(sites["between"], 2 * ELECTION_MS))
         return await super()._proposed(command)
 
@@ -76,18 +80,28 @@ class Worker:
     async def work(self) -> None:
         """Poll, and compact what comes, until the run is over."""
         shape = self.actors.shape
+        if self.group.plans and self.group.works() and self.chance("again at once", 2):  # the node has begun another life
+            await self.group.led(self.client.name, self.world)
+            await self.propose_again(-1)
         while True:
             await self.wait("pause", shape.poll_ms)
             await self.group.led(self.client.name, self.world)
-            if not self.group.works() and self.group.is_idle(self.leader().value):
-                continue
             if self.group.plans and self.group.works() and self.chance("again", 8):
-                await self.propose_again()
+                await self.propose_again(self.actors.choose(self.me.sites["plan"], len(self.group.plans)))
+            if not self.has_cause(self.leader()) and not (self.group.works() and self.chance("asks in vain", IN_VAIN)):
+                continue
             said = await self.poll(PollRequest(job_capacity=1))
             if said.told == "polled" and said.value.compaction_jobs:
                 await self.compact(said.value.compaction_jobs[0], said.value.assignments[0].token)
             elif said.told == "polled" and shape.deletes and self.chance("deletes", 3):
                 await self.delete_overdue()
+
+    def has_cause(self, node: Node) -> bool:
+        """Tell whether a poll of a node would change something, as the node sees it, or an object is to be deleted."""
+        now_ns, config = self.group.now_ns(node), self.group.config
+        asked = GetPlan(assign_jobs_max=1)
+        return bool(plan_of(node.value, asked, 0, now_ns, config).ByteSize() or (
+            self.actors.shape.deletes and tombstones.for_own_deleter(node.value, now_ns, config)))
 
     async def poll(self, request: Any) -> Said:
         node = self.leader()
@@ -96,9 +110,9 @@ class Worker:
                                        leases=lambda response: " ".join(
                                            f"{one.name}/{one.token}" for one in response.assignments)))
 
-    async def propose_again(self) -> None:
+    async def propose_again(self, number: int) -> None:
         """Propose a plan that was made before."""
-        plan, node = self.group.plans[self.actors.choose(self.me.sites["plan"], len(self.group.plans))], self.leader()
+        plan, node = self.group.plans[number], self.leader()
         call = self.group.served(node, node.propose(stamped(self.group.now_ns(node), plan)))
         try:
             await self.world.clock.timeout(CALL_MS, call)

@@ -10,6 +10,7 @@ from highwater.dst.actors import Actors, said_by
 from highwater.dst.scenarios.indexed.group import MS_OF_THE_INDEX, SHARD, TENANT, IndexGroup
 from highwater.dst.scenarios.raft import CALL_MS, ELECTION_MS, asked
 from highwater.dst.sim.kernel import Client
+from highwater.dst.world.network import offset_ms
 from highwater.impl.codecs.index import names, ulids
 from highwater.impl.codecs.index.messages import BlockMeta, Dataset, Truncate
 from highwater.impl.codecs.index.rows import Unit
@@ -20,6 +21,7 @@ from highwater.impl.node_world import NodeWorld
 from highwater.traces.protocols.metadata_fsm_calls import CALLS
 
 LATER_MS = 500  # a block that was acknowledged is added again after at most so long
+CLOCK_MS = 1_200  # between two times at which the clock of a node is set, at most
 CLEANER_MS = 300  # between two commands of the cleaner, at most
 AHEAD_MS = (0, 0, 0, 500, 1_500, -180)  # of a writer's clock
 
@@ -88,6 +90,7 @@ async def reader(actors: Actors, client: Client, world: NodeWorld, number: int, 
     me = Client(f"{client.name}/reader{number}", of=client)
     for _ in range(actors.shape.reads):
         await actors.pause(me, world)
+        await group.led(client.name, world)
         if not group.works():
             return
         of_results = actors.choose(me.sites["results"], 2)
@@ -98,6 +101,13 @@ async def reader(actors: Actors, client: Client, world: NodeWorld, number: int, 
         said = await said_by(CALLS, "get", world.clock.timeout(CALL_MS, actors.in_time(me, call)))
         found = " ".join(one.id for one in said.value or ())
         actors.tell(me, said.told, found.encode(), keys=said.keys)
+
+
+async def clock(actors: Actors, client: Client, world: NodeWorld, group: IndexGroup) -> None:
+    """Set the clock of a node anew now and then, within the skew, while there is something to do."""
+    while group.works():
+        await world.clock.sleep_ms(1 + actors.choose(client.sites["clock is right"], CLOCK_MS))
+        client.clock_offset_ms = offset_ms(actors.choose, client.sites["clock"], actors.shape.skew_ms)
 
 
 async def cleaner(actors: Actors, client: Client, world: NodeWorld, group: IndexGroup) -> None:

@@ -34,7 +34,7 @@ MESSAGES = {  # name -> fields: number, type (* is repeated), name
                       "100 uint64 unit_version",
     "TombstoneKey": "1 uint64 index, 2 string name",  # ours: a tombstone whose objects are deleted
     # services
-    "AddBlockRequest": "1 BlockMeta block",
+    "AddBlockRequest": "1 BlockMeta block, 100 bool past_horizon",  # ours: whether it is added though the horizon is over
     "AddBlockResponse": "",
     "GetBlockMetadataRequest": "1 BlockList blocks",
     "GetBlockMetadataResponse": "1 *BlockMeta blocks",
@@ -65,7 +65,7 @@ MESSAGES = {  # name -> fields: number, type (* is repeated), name
     "HealthCheckRequest": "1 string service",  # gRPC's own
     "HealthCheckResponse": "1 uint32 status",
     # the log
-    "AddBlockMetadataRequest": "1 BlockMeta metadata",
+    "AddBlockMetadataRequest": "1 BlockMeta metadata, 100 bool past_horizon",
     "GetCompactionPlanUpdateRequest": "1 *CompactionJobStatusUpdate status_updates, 2 uint32 assign_jobs_max, "
                                       "100 *TombstoneKey deleted",
     "CompactionJobStatusUpdate": "1 string name, 2 uint64 token, 3 CompactionJobStatus status",

@@ -25,7 +25,7 @@ CODES: tuple[tuple[type[StoreError], str, str], ...] = (  # error, code, and wha
     (AnswerTooLarge, RESOURCE_EXHAUSTED, "narrow the question, as the message says"),
     (TooLarge, RESOURCE_EXHAUSTED, "split the block"),
     (QueueFull, RESOURCE_EXHAUSTED, "repeat it later"),
-    (PollAgain, ABORTED, "poll again"),
+    (PollAgain, ABORTED, "begin again: poll, or read"),
     (NotLeader, UNAVAILABLE, "repeat it at the node that the message and the metadata `highwater-leader` name"),
     (NotRunning, UNAVAILABLE, "repeat it at another node"),
     (LeadershipLost, UNKNOWN, "repeat it: it may have had its effect"),

@@ -88,11 +88,15 @@ class Service:
             if (wrong := too_large(block, self.limits)) is not None:
                 raise OverLimit(wrong)
 
+    async def add(self, block: Any, past_horizon: bool = False) -> None:
+        """Add a block within the limits. Raises OverLimit, and what `Index.add` raises."""
+        self._check_sizes([block])
+        await self.index.add(block, past_horizon)
+
     async def _add_block(self, request: Any, _: bool) -> Any:
         if not request.HasField("block"):
             raise InvalidArgument("the request has no block")
-        self._check_sizes([request.block])
-        await self.index.add(request.block)
+        await self.add(request.block, request.past_horizon)
         return CLASSES["AddBlockResponse"]()
 
     async def _get_blocks(self, request: Any, stale: bool) -> Any:

@@ -145,7 +145,8 @@ def test_our_own_fields_are_those_that_pyroscopes_readers_skip():
         "CompactionJobState.heard", "CompactionJobState.paused", "QueryMetadataRequest.shards",
         "QueryMetadataLabelsRequest.shards",
         "PolledStatusUpdate.deleted", "PollCompactionJobsRequest.takes_overdue", "PollCompactionJobsResponse.overdue",
-        "GetCompactionPlanUpdateRequest.deleted", "CompactionPlanUpdate.deleted"}
+        "GetCompactionPlanUpdateRequest.deleted", "CompactionPlanUpdate.deleted",
+            "AddBlockRequest.past_horizon", "AddBlockMetadataRequest.past_horizon"}
 
 
 # --- ULIDs, partitions, names

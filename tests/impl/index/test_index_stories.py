@@ -10,7 +10,7 @@ from highwater.impl.codecs.index.messages import Dataset, copied
 from highwater.impl.codecs.index.rows import Unit
 from highwater.impl.index import add, jobs, kv, machine, plan_update, planner, removed, replace, tombstones, truncate, validate
 from highwater.impl.index.answers import ABORTED, INVALID, OK, PRECONDITION
-from highwater.impl.index.config import Config, ConfigRefused, checked
+from highwater.impl.index.config import Config, ConfigRefused, S, checked
 from highwater.impl.index.kv import MemoryKV
 from tests.support.metadata_index import START_S, Story, anonymous, block, progress, success
 
@@ -510,12 +510,19 @@ def test_without_the_safeguard_it_breaks(monkeypatch, name, story, where, functi
 def test_a_delay_that_is_not_above_the_horizon_is_refused():
     with pytest.raises(ConfigRefused, match="set a longer delay"):
         checked(Config(horizon_ns=5, delay_ns=5))
-    for name in ("lease_ns", "jobs", "failures", "hand_outs", "tombstones", "retry_failed_ns", "horizon_ns"):
+    for name in ("lease_ns", "jobs", "failures", "hand_outs", "tombstones", "retry_failed_ns", "horizon_ns", "retry_ns"):
         with pytest.raises(ConfigRefused, match=name):
             checked(Config()._replace(**{name: 0}))
     with pytest.raises(ConfigRefused, match="level"):
         checked(Config(levels=(Config().levels[0]._replace(blocks=0),)))
     assert checked(Config()) == Config()
+
+
+def test_a_horizon_below_the_time_of_retries_is_refused():
+    with pytest.raises(ConfigRefused, match="set a longer horizon"):
+        checked(Config(horizon_ns=59 * S, retry_ns=60 * S))
+    assert checked(Config(horizon_ns=60 * S, retry_ns=60 * S)).retry_ns == 60 * S
+    assert Config().horizon_ns == 7 * 24 * 3600 * S
 
 
 def test_an_entry_is_applied_once_and_in_its_place():

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index import ulids
 from highwater.impl.codecs.index.footer import DamagedFooter, footer
-from highwater.impl.codecs.index.labels import groups_of
-from highwater.impl.codecs.index.messages import BlockMeta, Dataset, PollRequest, QueryRequest
+from highwater.impl.codecs.index.messages import PollRequest, QueryRequest
 from highwater.impl.codecs.index.names import block_path
 from highwater.impl.errors import OutcomeUnknown, StoreError, Unavailable
 from highwater.impl.index.compaction.merge import DamagedObject, Source, merged, source_of
@@ -23,39 +22,15 @@ from highwater.impl.index.library import Index
 from highwater.impl.index.validate import invalid_block
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.world import World
+from tests.impl.index.segments import data_in, made
 from tests.impl.index.test_index_library import FAST, leads, worlds
 from tests.impl.raft.virtual import run
 from tests.support.metadata_index import START_S
 
-CONFIG = Config(horizon_ns=10 * S, delay_ns=20 * S, lease_ns=5 * S, retry_failed_ns=S,
+CONFIG = Config(retry_ns=S, horizon_ns=10 * S, delay_ns=20 * S, lease_ns=5 * S, retry_failed_ns=S,
                 levels=(Level(3, 30 * S), Level(2, 60 * S)))
 QUICK = Options(poll_ms=200, renew_ms=500, attempts=3)
 TENANTS = ("a", "b")
-
-
-def made(number: int, datasets: tuple[tuple[str, str, bytes], ...], at_ms: int = 0, tenant: str = "") -> Source:
-    """Return an object with datasets (tenant, name, data), of which each has two sections."""
-    at_ms += START_S * 1000
-    table = ["", *dict.fromkeys([*filter(None, [tenant]), "w", "kind", *(text for of in datasets for text in of[:2] if text)])]
-    block = BlockMeta(id=ulids.made(at_ms, b"\0" * 8 + number.to_bytes(2)), shard=1, min_time=at_ms, max_time=at_ms + 10,
-                      created_by=table.index("w"), tenant=table.index(tenant), string_table=table)
-    data = b"head"
-    for of, name, body in datasets:
-        times = {"min_time": at_ms, "max_time": at_ms + 5} if name != "z" else {}  # a dataset may have none
-        block.datasets.append(Dataset(tenant=table.index(of), name=table.index(name), **times,
-                                      size=len(body), table_of_contents=[len(data), len(data) + len(body) // 2],
-                                      labels=[1, table.index("kind"), table.index(name), 0]))
-        data += body
-    block.metadata_offset = len(data)
-    body = data + footer(block)
-    return source_of(block.id, body)
-
-
-def data_in(body: bytes, block: Any) -> list[tuple[str, str, bytes, list[list[tuple[str, str]]]]]:
-    """Return tenant, name, data and labels of each dataset in an object."""
-    strings = block.string_table
-    return [(strings[of.tenant], strings[of.name], body[of.table_of_contents[0]:of.table_of_contents[0] + of.size],
-             [[(strings[k], strings[v]) for k, v in group] for group in groups_of(of.labels)]) for of in block.datasets]
 
 
 # --- merging
@@ -64,7 +39,7 @@ def data_in(body: bytes, block: Any) -> list[tuple[str, str, bytes, list[list[tu
 @given(st.lists(st.lists(st.tuples(st.sampled_from(TENANTS), st.sampled_from("xyz"), st.binary(max_size=9)), max_size=4),
                 min_size=1, max_size=5))
 def test_each_dataset_is_in_one_result_byte_for_byte(drawn):
-    sources = [made(number, tuple(datasets), at_ms=number) for number, datasets in enumerate(drawn)]
+    sources = [made(number, tuple(datasets), at_ms=START_S * 1000 + number) for number, datasets in enumerate(drawn)]
     results = merged(1, 1, sources)
     assert results == merged(1, 1, sources)
     for result in results:
@@ -143,7 +118,7 @@ class Scene:
 
     async def write(self, number: int, datasets: int = 2) -> None:
         """Write an object and add its block."""
-        now_ms = self.index.world.clock.now_ms() - START_S * 1000
+        now_ms = self.index.world.clock.now_ms()
         of = tuple((self.random.choice(TENANTS), f"d{number}.{n}", self.random.randbytes(5)) for n in range(datasets))
         one = made(number, of, at_ms=now_ms)
         await self.store.create(block_path(1, "", one.block.id, 0), one.body)

@@ -578,3 +578,29 @@ def test_bytes_that_are_no_message_are_dropped():
             await until(lambda: leader.world.metrics.snapshot().get("raft_malformed_messages") == 5)
 
     run(work())
+
+
+def test_a_node_whose_disk_fails_stops_before_its_other_tasks_have_ended():
+    async def work():
+        async with group(("a",)) as one:
+            node, net = await one.leader(), one.worlds["a"].net
+            receive = net.receive
+
+            async def slow_to_end(limit_ms):
+                try:
+                    return await receive(limit_ms)
+                except asyncio.CancelledError:
+                    await asyncio.sleep(0.3)
+                    raise
+
+            net.receive = slow_to_end
+            await asyncio.sleep(0.5)
+            one.disks["a"].fail["append"] = broken()
+            first = asyncio.ensure_future(node.propose(b"x"))
+            await asyncio.sleep(0.1)
+            with pytest.raises(NotRunning, match="the device does not answer"):
+                await node.propose(b"y")
+            with pytest.raises(NodeStopped, match="the device does not answer"):
+                await first
+
+    run(work())

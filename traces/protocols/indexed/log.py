@@ -19,13 +19,14 @@ from struct import error
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.index.entries import command_of
-from highwater.impl.codecs.index.messages import PlanUpdate, UpdatePlan, decode
+from highwater.impl.codecs.index.messages import AddBlock, BlockMeta, PlanUpdate, UpdatePlan, decode, encode
 from highwater.impl.codecs.index.rows import U64
 from highwater.impl.errors import StoreError
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
+from highwater.traces.machines import node_of
 from highwater.traces.nodes import NodeTrace
-from highwater.traces.protocols.indexed.rows import Shown, shown
+from highwater.traces.protocols.indexed.rows import Shown, message, shown
 from highwater.traces.refine import Match, Refiner
 from highwater.traces.trace import ALIEN
 
@@ -80,8 +81,48 @@ def told_of(said: dict[str, Any]) -> Told:
         bytes.fromhex(key): None if row is None else bytes.fromhex(row) for key, row in said["rows"].items()})
 
 
+OF_AN_ENTRY, OF_A_SNAPSHOT = {"index", "term", "mark", "state"}, {"index", "state"}
+OF_THE_FIRST = OF_AN_ENTRY | {"entry", "code", "value", "rows"}
 OF_A_NODE = ("apply", "load")  # steps
+UNIT = "unit"  # key of a deletion: of all that a unit has
+ULID = rb"[0-9A-HJKMNP-TV-Z]{26}"
+OF_A_BLOCK, OF_BLOCKS, NO_BODY = re.compile(ULID), re.compile(rb"(?:%b(?: %b)*)?" % (ULID, ULID)), re.compile(b"")
+SAYS = {  # what callers are told -> the form of its body
+    **dict.fromkeys(("added", "refused", "invalid", "failed", "unknown"), OF_A_BLOCK), "read": OF_BLOCKS,
+    **dict.fromkeys(("not read", "polled", "not polled", "perhaps polled", "overdue", "confirmed", "not confirmed",
+                     "perhaps confirmed", "transferred", "not transferred"), NO_BODY),
+}
+
+
+def no_put(e: Event) -> str:
+    return "names an object, and its content does" if e.key or e.keys else ""
+
+
+def is_sorted(body: bytes) -> bool:
+    """Return whether ULIDs are in order, each once."""
+    return body.split() == sorted({*body.split()})
+
+
+def no_question(e: Event) -> str:
+    return "is none" if e.key or e.keys or not OF_BLOCKS.fullmatch(e.body) or not is_sorted(e.body) else ""
+
+
+def no_deletion(e: Event) -> str:
+    """Return why a deletion is none: it is of all that a unit has, and tells of which one, or of one object at least."""
+    if (e.key, bool(e.body)) not in ((UNIT, True), ("", False)) or not (e.keys or e.key):
+        return f"names {e.key!r} and {len(e.keys)} objects, with {len(e.body)} bytes"
+    return "names an object twice" if len({*e.keys}) < len(e.keys) else ""
+
+
+FORMS = {"put": no_put, "asks": no_question, "delete": no_deletion}  # steps of clients
 SERVER = re.compile(r"Server#\d{1,2}", re.ASCII)
+
+
+def blocks_in(command: Any) -> list[Any]:
+    """Return the metadata that a command brings."""
+    if isinstance(command, UpdatePlan):
+        return [made for part in command.plan_update.completed_jobs for made in part.compacted_blocks.new_blocks]
+    return [command.metadata] if isinstance(command, AddBlock) else []
 
 
 class IndexTrace(NodeTrace):
@@ -97,6 +138,7 @@ class IndexTrace(NodeTrace):
         self.at: dict[str, int] = {}  # server -> index of the latest entry that it has applied
         self.rows: dict[bytes, bytes] = {}
         self.shows = shown(self.rows)
+        self.objects: dict[str, bytes] = {}  # ULID -> what was written
         self.leases: set[str] = set()  # a job's name, and the token: all that workers were ever given
 
     def _take(self, e: Event) -> None:
@@ -112,18 +154,32 @@ class IndexTrace(NodeTrace):
                 self._on_client(e)
         elif e.kind == "started":
             self.at[e.client] = 0
-        elif e.kind not in ("disk", "sent", "received", "died"):
+        elif e.kind != "died":
             raise self._refused("form", f"there is no {e.op!r} that is {e.kind!r}")
 
     def knows(self, client: str) -> bool:
         return SERVER.fullmatch(client) is not None
 
     def _impossible(self, e: Event) -> str:
-        return "" if e.kind == "step" and e.op not in OF_A_NODE else super()._impossible(e)  # a client needs no disk
+        if e.kind not in ("step", "told") or (e.op in OF_A_NODE and e.kind == "step"):
+            return super()._impossible(e)
+        if e.client == node_of(e.client):
+            return f"{e.kind} {e.op} of {e.client}, which is a node and no client on it"
+        if e.kind == "told":
+            is_said = SAYS[e.op].fullmatch(e.body) and is_sorted(e.body)
+            return super()._impossible(e) or ("" if is_said else f"{e.client} is told {e.op} of {e.body!r}")
+        if why := FORMS[e.op](e) if e.op in FORMS else "":
+            return f"{e.op} of {e.client} {why}"
+        return super()._impossible(e._replace(key="", keys=()))  # what a client names is no file
 
     def _on_client(self, e: Event) -> None:
         """Take the step of a client of the index."""
-        raise self._refused("form", f"there is no step {e.op!r}")
+        if e.op not in FORMS:
+            raise self._refused("form", f"there is no step {e.op!r}")
+        if e.op == "put":
+            ulid = message(BlockMeta, e.body).id
+            if self.objects.setdefault(ulid, e.body) != e.body:
+                raise self._refused("Put", f"{e.client} writes the object of {ulid} with another content")
 
     def _applied(self, entry: Entry, before: Shown, after: Shown) -> None:
         """Take the actions of an entry."""
@@ -134,14 +190,17 @@ class IndexTrace(NodeTrace):
     def _on_apply(self, e: Event) -> None:
         said = json.loads(e.body)
         index, is_first = said["index"], "entry" in said
+        if said.keys() != (OF_THE_FIRST if is_first else OF_AN_ENTRY):
+            raise self._refused("form", f"{e.client} applies entry {index}, and tells {', '.join(said)}")
         number = self.place[self.at.get(e.client, 0)] + 1
         if number < len(self.applied):
             what = index, said["term"], said["mark"], said["state"]
             if is_first or what != self.applied[number]:
                 raise self._refused("Server.apply", f"{e.client} applies entry {index}, or has other rows then, than the node "
                                     f"that applied entry {self.applied[number][0]} first")
-        elif not is_first or (self.applied and index <= self.applied[-1][0]):
-            raise self._refused("Server.apply", f"{e.client} applies entry {index}, and nobody has told what that is")
+        elif not is_first or (self.applied and not (index > self.applied[-1][0] and said["term"] >= self.applied[-1][1])):
+            raise self._refused("Server.apply", f"{e.client} applies entry {index} of term {said['term']}, and nobody "
+                                "has told what that is, or an earlier entry has a later index or term")
         else:
             self._first(said)
         self.at[e.client] = index
@@ -161,12 +220,17 @@ class IndexTrace(NodeTrace):
         self.shows = shown(self.rows)
         done = None if told.value is None else decode(PlanUpdate, told.value)
         command = command_of(told.body[U64.size:])
+        for made in blocks_in(command):
+            if self.objects.get(made.id) != encode(made):
+                raise self._refused("Put", f"entry {said['index']} has {made.id} with another content than its object")
         if isinstance(command, UpdatePlan):
             self.leases.update(f"{part.state.name}/{part.state.token}" for part in (done.assigned_jobs if done else ()))
         self._applied(Entry(said["index"], said["term"], command, told.code, done), before, self.shows)
 
     def _on_load(self, e: Event) -> None:
         said = json.loads(e.body)
+        if said.keys() != OF_A_SNAPSHOT:
+            raise self._refused("form", f"{e.client} loads a state, and tells {', '.join(said)}")
         number = self.place[said["index"]]
         if (self.applied[number][3] if number >= 0 else NOTHING) != said["state"]:
             raise self._refused("Server.load", f"{e.client} loads a state as of entry {said['index']}, and it is another one "
