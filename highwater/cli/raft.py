@@ -88,13 +88,16 @@ def status_command(nodes: Nodes, cluster: Cluster = "main", authority: Authority
     found = finish(asked(known, cluster, tls_of(authority, certificate, key)))
     for name, answer in found.items():
         if isinstance(answer, StoreError):
-            table.add_row(name, str(known[name]), f"[red]{answer}[/]")
+            table.add_row(name, str(known[name]), "[red]no answer[/]")
             continue
         lag = ", ".join(f"{other}: {behind:,}" for other, behind in answer["lag"].items())
         numbers = [f"{answer[field]:,}" for field in ("last", "commit", "applied", "snapshot")]
         table.add_row(name, str(known[name]), answer["role"], str(answer["term"]), answer["leader"] or "unknown", *numbers, lag,
                       str(answer["clients"]), str(Level(*answer["level"])), str(Level(*answer["known"])))
     console.print(table)
+    for name, answer in found.items():
+        if isinstance(answer, StoreError):
+            console.print(f"node {name}: {answer}", markup=False)
     members = {(*answer["voters"], "", *answer["learners"]): answer for answer in found.values()
                if not isinstance(answer, StoreError)}
     for answer in members.values():
