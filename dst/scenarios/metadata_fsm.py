@@ -74,7 +74,7 @@ class Shape(BaseShape):
     pause_ms: int = 40  # between two operations of a writer or reader, at most
 
 
-MOST = {"servers": 3, "adds": 9, "writers": 2, "readers": 2, "workers": 2, "retries": 3, "truncations": 5}
+MOST = {"servers": 3, "adds": 9, "writers": 2, "readers": 2, "workers": 2, "retries": 3, "truncations": 6}
 
 
 def draw_shape(of: Draw) -> Shape:

@@ -121,7 +121,7 @@ def has_passed(c: Constants, period: int, since: int, now: int) -> bool:
 
 def times(s: Shared, u: Unit) -> tuple[int, int]:
     """Return how often a unit has changed, and when its last datum is; (0, 0) if it is not there."""
-    return next(((version, upto) for unit, version, upto in s.units if unit == u), (0, 0))
+    return next(((version, upto) for unit, version, upto in sorted(s.units) if unit == u), (0, 0))
 
 
 def may_drop(c: Constants, s: Shared, u: Unit, upto: int) -> bool:

@@ -58,7 +58,7 @@ class Writer:
             except FINAL:
                 raise
             except StoreError as error:
-                why = error
+                why = str(error)
             if self.world.clock.now_ms() >= until_ms:
                 break
             await self.world.clock.sleep_ms(self.options.pause_ms)
