@@ -326,14 +326,16 @@ class Node:
     # --- steps
 
     async def _give(self, given: Input) -> tuple[Output, ...]:
-        """Take a step, do what it puts out, and send its messages."""
+        """Take a step, do what it puts out, and send its messages. A node that has stopped takes none."""
+        if self.stopped:
+            return ()
         outputs = self._step(given)
         await self._send(outputs)
         return outputs
 
     async def _send(self, outputs: tuple[Output, ...]) -> None:
         for output in outputs:
-            if isinstance(output, Send):
+            if isinstance(output, Send) and not self.stopped:
                 await self.world.net.send(output.to, wire.encoded(output.message))
 
     def _step(self, given: Input, proposer: Waiter | None = None) -> tuple[Output, ...]:
@@ -439,7 +441,7 @@ class Node:
                 raise OtherVersion(f"from {received.sender!r}: {problem}") from None
             if isinstance(message, FetchChunk):
                 chunk = chunk_of(message, self.snapshot, self.snapshot_data, self.options.chunk_bytes)
-                await self.world.net.send(received.sender, wire.encoded(chunk))
+                await self._send((Send(received.sender, chunk),))
             elif isinstance(message, Chunk):
                 if self.fetching is not None and self.fetching.take(received.sender, message):
                     self.fetched_more.ring()

@@ -21,7 +21,7 @@ TEXT = Struct(">qI")  # term and length of a text
 
 Log = tuple[int, ...]
 # What servers have told: (server, term) of a candidate to come, (server, term, round of heartbeats), (server, term, name of
-# a read).
+# a read). And (server, PRE_CANDIDATE, term, last entry) of one that may ask whether it should stand.
 Told = set[tuple]
 
 
@@ -139,11 +139,17 @@ def log_of(s: Shared, me: int, server: Known, term: int) -> Log | None:
     return next((log for t, who, log in s.leaders if (t, who) == (term, me)), None)
 
 
+def stepped(me: int, server: Known, told: Told) -> None:
+    """Note a server that may ask whether it should stand. The question waits for what was saved before, and the server may be
+    a follower again when it is sent."""
+    if server.role == PRE_CANDIDATE:
+        told.add((me, PRE_CANDIDATE, server.term + 1, server.last))
+
+
 def asks_before(of: Sent) -> str:
     term, index, of_last = THREE.unpack(of.body)
     server = of.server
-    so = server.role == PRE_CANDIDATE and term == server.term + 1 and index == server.last and (
-        bool(index) <= of_last <= server.term)
+    so = term == server.term + 1 and (of.me, PRE_CANDIDATE, term, index) in of.told and bool(index) <= of_last <= server.term
     if so:
         of.told.add((of.me, term))
     return "" if so else f"it would stand in term {term} with {index} entries"
