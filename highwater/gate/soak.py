@@ -40,4 +40,4 @@ def held(test: str, of: str) -> Found:
     if ran.returncode:
         return Found("", SAFETY, f"{test} failed: {ran.stdout[-2000:]}{ran.stderr[-500:]}")
     figures = COUNTED.search(ran.stdout)
-    return Found(figures[1] if figures else "", 0)
+    return Found(figures[1]) if figures else Found("", INCOMPLETE, f"{test} did not run to its figures: {ran.stdout[-500:]}")

@@ -8,6 +8,10 @@ CASES = """
 def test_passes():
     print("seed 7: 3 faults, 5 calls")
 
+def test_skips():
+    import pytest
+    pytest.skip("no server here")
+
 def test_fails():
     assert not "an acknowledged entry is lost"
 """
@@ -19,6 +23,8 @@ def test_a_row_passes_and_fails_with_its_test(tmp_path, monkeypatch):
     assert soak.held("test_it.py::test_passes", "") == ("seed 7: 3 faults, 5 calls", 0, "", "")
     failed = soak.held("test_it.py::test_fails", "")
     assert failed.code == SAFETY and "an acknowledged entry is lost" in failed.message
+    skipped = soak.held("test_it.py::test_skips", "")
+    assert skipped.code == INCOMPLETE and "1 skipped" in skipped.message
     assert soak.held("nowhere.py::test_it", "").code == INCOMPLETE
 
 

@@ -5,6 +5,7 @@ a survivor leaves alone a damage that it must not explain.
 import pytest
 
 from highwater.gate.damage import simulated
+from highwater.model.protocols.raft import Constants, model
 from highwater.traces.damage import nodes
 from highwater.traces.damage.damage import Damage
 from highwater.traces.damage.kills import Good, Tally, measure
@@ -15,6 +16,7 @@ from highwater.traces.machines import Machines
 from highwater.traces.protocols import raft
 from highwater.traces.protocols.replicated import log as raft_log
 from highwater.traces.protocols.replicated import messages as raft_messages
+from highwater.traces.protocols.replicated.servers import PRE_CANDIDATE, Known
 
 SHORT = 5  # seed of a run of raft with few events, crashes and restarts
 
@@ -38,6 +40,23 @@ def test_every_survivor_is_explained(tally):
 def test_most_is_noticed_of_reads_and_of_disks(stem):
     found = measure(simulated([3], stem))
     assert len(found.holes) < 10 and sum(found.noticed.values()) > 0.9 * sum(found.tried.values())
+
+
+def test_a_question_before_an_election_may_go_out_when_its_server_follows_again():
+    """So it was falsely refused in seed 53270 of raft: the question had waited for the disk."""
+    follows = Known("follower", 3, "", 0, 2)
+    asks = b"\x01\x01" + raft_messages.THREE.pack(4, 2, 3)
+
+    def untrue(told: set) -> str:
+        return raft_messages.untrue(model(Constants()).shared, 0, 1, follows, 3, asks, told)
+
+    told = set[tuple]()
+    assert untrue(told) == "it would stand in term 4 with 2 entries"
+    raft_messages.stepped(0, follows, follows._replace(role=PRE_CANDIDATE), told)
+    raft_messages.stepped(0, follows, follows, told)
+    assert not untrue(told)
+    raft_messages.stepped(0, None, follows, told)  # another life
+    assert untrue(told)
 
 
 OFF = {  # a check that is switched off -> how

@@ -138,7 +138,7 @@ class Trace(NodeTrace):
             raise self._refused("Server.step", now)
         self._on_its_disk(e, step, now)
         self.known[me] = now
-        raft_messages.stepped(self.refiner.index[me], now, self.told)
+        raft_messages.stepped(self.refiner.index[me], before, now, self.told)
         return before
 
     def _on_its_disk(self, e: Event, step: Step, now: Known) -> None:

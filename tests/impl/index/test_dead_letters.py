@@ -21,6 +21,7 @@ from highwater.impl.raft.faults import LeadershipLost, NotLeader
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.world import World, list_all
+from tests.impl.index.failing import Failing
 from tests.impl.index.test_index_library import CONFIG, FAST, leads, result, worlds
 from tests.impl.raft.virtual import run
 from tests.support.metadata_index import block
@@ -342,30 +343,6 @@ def test_a_letter_that_comes_late_does_not_bring_back_a_block_that_was_compacted
 
 
 # --- each request may fail or be the last
-
-class Failing:
-    """A store whose request number `number` fails, before it is applied or after; whoever sent it may die of it."""
-
-    def __init__(self, store: Any, number: int, applied: bool, dies: bool = False):
-        self.store, self.number, self.applied, self.dies, self.sent = store, number, applied, dies, 0
-
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(self.store, name)
-        if name not in ("create", "get", "delete", "list_page"):
-            return real
-
-        async def asked(*arguments: Any) -> Any:
-            self.sent += 1
-            if self.sent != self.number:
-                return await real(*arguments)
-            if self.applied:
-                await real(*arguments)
-            if self.dies:
-                raise asyncio.CancelledError
-            raise OutcomeUnknown("lost") if name in ("create", "delete") else Unavailable("lost")
-
-        return asked
-
 
 class DeletesBeforeAdding(Sweeper):
     async def settle(self, entry: Any) -> None:

@@ -13,7 +13,7 @@ from highwater.impl.codecs.index import ulids
 from highwater.impl.codecs.index.footer import DamagedFooter, footer
 from highwater.impl.codecs.index.messages import PollRequest, QueryRequest
 from highwater.impl.codecs.index.names import block_path
-from highwater.impl.errors import OutcomeUnknown, StoreError, Unavailable
+from highwater.impl.errors import OutcomeUnknown, StoreError
 from highwater.impl.index.compaction.merge import DamagedObject, Source, merged, source_of
 from highwater.impl.index.compaction.worker import JobLost, Options, Worker
 from highwater.impl.index.config import Config, Level, S
@@ -22,6 +22,7 @@ from highwater.impl.index.library import Index
 from highwater.impl.index.validate import invalid_block
 from highwater.impl.stores.memory import MemoryStore
 from highwater.impl.world import World
+from tests.impl.index.failing import Failing
 from tests.impl.index.segments import data_in, made
 from tests.impl.index.test_index_library import FAST, leads, worlds
 from tests.impl.raft.virtual import run
@@ -79,30 +80,6 @@ def test_an_object_that_is_not_as_its_metadata_says_is_refused():
 
 
 # --- the worker
-
-class Failing:
-    """A store whose request number `number` fails, before it is applied or after; the worker may die of it."""
-
-    def __init__(self, store: Any, number: int, applied: bool, dies: bool):
-        self.store, self.number, self.applied, self.dies, self.sent = store, number, applied, dies, 0
-
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(self.store, name)
-        if name not in ("create", "get", "delete", "list_page"):
-            return real
-
-        async def asked(*arguments: Any) -> Any:
-            self.sent += 1
-            if self.sent != self.number:
-                return await real(*arguments)
-            if self.applied:
-                await real(*arguments)
-            if self.dies:
-                raise asyncio.CancelledError
-            raise OutcomeUnknown("lost") if name in ("create", "delete") else Unavailable("lost")
-
-        return asked
-
 
 class Scene:
     """An index, a store, and what was put there."""

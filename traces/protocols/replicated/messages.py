@@ -139,9 +139,11 @@ def log_of(s: Shared, me: int, server: Known, term: int) -> Log | None:
     return next((log for t, who, log in s.leaders if (t, who) == (term, me)), None)
 
 
-def stepped(me: int, server: Known, told: Told) -> None:
-    """Note a server that may ask whether it should stand. The question waits for what was saved before, and the server may be
-    a follower again when it is sent."""
+def stepped(me: int, before: Known | None, server: Known, told: Told) -> None:
+    """Note a server that may ask in this life whether it should stand. The question waits for what was saved before, and the
+    server may be a follower again when it is sent."""
+    if before is None:
+        told -= {of for of in told if of[:2] == (me, PRE_CANDIDATE)}
     if server.role == PRE_CANDIDATE:
         told.add((me, PRE_CANDIDATE, server.term + 1, server.last))
 
