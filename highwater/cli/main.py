@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from highwater.cli import admin, client, cost, db, index, index_letters, index_retention, new, raft, store, verify
+from highwater.cli import admin, client, cost, db, index, index_letters, index_periods, new, raft, store, verify
 from highwater.cli.campaign import app as campaign
 from highwater.cli.dst import app as dst
 from highwater.cli.model import app as model
@@ -31,7 +31,7 @@ app.add_typer(admin.app, name="admin", help="inspect | history | check | gc | ch
 app.add_typer(db.app, name="db", help="get | scan | dump-sst | dump-wal: rows of a SlateDB database, read without SlateDB")
 app.add_typer(raft.app, name="raft", help="serve | status | transfer | join | leave | rejoin | recover | check: a replicated "
               "cluster of processes")
-index.app.command("retention")(index_retention.retention_command)
+index.app.command("retention")(index_periods.retention_command)
 index.app.add_typer(index_letters.app, name="dlq", help="list | readd: blocks that writers could not add")
 app.add_typer(index.app, name="index", help="serve | add | query | labels | tenants | work | status | snapshot | restore | "
                                               "check | retention | dlq: a metadata index of objects")
