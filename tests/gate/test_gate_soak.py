@@ -1,8 +1,10 @@
 """The rows of the deeper gate that run real processes for minutes: they pass and fail with their test."""
 
+import pytest
+
 from highwater.gate import soak
 from highwater.gate.exits import INCOMPLETE, SAFETY
-from highwater.gate.protocols import raft
+from highwater.gate.protocols import metadata_fsm, raft
 
 CASES = """
 def test_passes():
@@ -38,8 +40,9 @@ def test_another_code_is_another_row(tmp_path, monkeypatch):
     assert len(names) == 3
 
 
-def test_only_the_deeper_gate_has_the_ten_minutes():
-    assert [check.part for check in raft.deep_checks()] == ["processes"] and all(
-        check.part != "processes" for check in raft.checks())
-    assert (soak.root() / raft.TEN_MINUTES.partition("::")[0]).is_file() and all(
-        (soak.root() / folder).is_dir() for folder in raft.RUN_BY)
+@pytest.mark.parametrize("rows", (raft, metadata_fsm))
+def test_only_the_deeper_gate_has_the_ten_minutes(rows):
+    assert [check.part for check in rows.deep_checks()] == ["processes"] and all(
+        check.part != "processes" for check in rows.checks())
+    path, _, test = rows.TEN_MINUTES.partition("::")
+    assert f"def {test}(" in (soak.root() / path).read_text() and all((soak.root() / folder).is_dir() for folder in rows.RUN_BY)

@@ -21,7 +21,8 @@ def lived(folder: Path, seconds: float, seed: int) -> Soak:
 
 def judged(folder: Path, seconds: float, seed: int) -> Soak:
     soak = lived(folder, seconds, seed)
-    print({**soak.counts, "data": len(soak.begun), "acknowledged": len(soak.acknowledged)})
+    counts = {**soak.counts, "data": len(soak.begun), "acknowledged": len(soak.acknowledged)}
+    print(f"seed {seed}: " + ", ".join(f"{count:,} {what}" for what, count in counts.items()))
     assert not soak.wrong, (len(soak.wrong), soak.wrong[:5])
     assert len(soak.acknowledged) > 5 * seconds and soak.counts["answers"] > seconds and soak.counts["compacted"] > 0
     assert soak.counts["nodes killed"] and soak.counts["workers killed"] and soak.counts["replicas compared"]
