@@ -35,6 +35,7 @@ READABLE = (3, VERSION)  # 3 has two more columns, which only guided campaigns u
 NO_LABEL = ("restore a copy of it; without one the rows can still be read as Parquet, but the campaign must be run again, "
             "into a new folder")
 OURS = (".lock", ".campaign.json")
+URL = "url"  # a file of a folder that is a copy of a bucket: bucket/copy.py
 
 
 class Asked(NamedTuple):
@@ -84,11 +85,12 @@ def commit() -> str:
     return said.stdout.strip() if said.returncode == 0 else ""
 
 
-def compare(out: Path, there: dict, wanted: dict) -> None:
-    """Raises Refused if the folder holds a campaign with other parameters."""
+def compare(place: Path | str, there: dict, wanted: dict) -> None:
+    """Raises Refused if the folder, or the bucket at this URL, holds a campaign with other parameters."""
     differences = [f"{name} {there.get(name)!r}, not {value!r}" for name, value in wanted.items() if there.get(name) != value]
     if differences:
-        raise Refused(f"{out} holds another campaign ({'; '.join(differences)}): give a new folder")
+        new = "folder" if isinstance(place, Path) else "prefix"
+        raise Refused(f"{place} holds another campaign ({'; '.join(differences)}): give a new {new}")
 
 
 def labelled(out: Path) -> tuple[Campaign, Asked]:
@@ -131,8 +133,18 @@ def check_types(campaign: Campaign, asked: Asked) -> None:
         raise ValueError(f"seeds are {low} to {high}")
 
 
-def is_running(out: Path) -> bool:
-    """Tell whether a process is writing to the campaign now."""
+def url_of(out: Path) -> str:
+    """Return the URL that a folder is a copy of; "" for any other folder."""
+    try:
+        return (out / URL).read_text().strip()
+    except OSError:
+        return ""
+
+
+def is_running(out: Path) -> bool | None:
+    """Tell whether a process is writing to the campaign now. None for a copy of a bucket, which does not say."""
+    if url_of(out):
+        return None
     try:
         with open(out / ".lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -182,15 +194,17 @@ def within(seeds: Seeds) -> pc.Expression:
 
 
 @contextmanager
-def committed(out: Path) -> Generator[Path, None, None]:
-    """Provide a folder to write rows to, and commit all its files together if the block ends without an exception.
+def committed(out: Path) -> Generator[tuple[Path, Path], None, None]:
+    """Provide a folder to write rows to, and commit all its files together if the block ends without an exception. Its second
+    value is the folder that then has them.
 
     The folder's name is new. So an engine whose driver was killed cannot write into it."""
     writing = out / f".writing-{token_hex(8)}"
     writing.mkdir()
-    yield writing
     number = 1 + max((int(path.name.partition("=")[2]) for path in (out / "rows").glob("wave=*")), default=-1)
-    writing.rename(out / "rows" / f"wave={number}")
+    final = out / "rows" / f"wave={number}"
+    yield writing, final
+    writing.rename(final)
 
 
 def read_json(path: Path) -> dict:

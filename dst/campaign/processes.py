@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from highwater.dst.campaign.place import Part, Target
 from highwater.dst.campaign.rows import row_of_death, run_range
 from highwater.dst.campaign.waves import Engine, Progress
 from highwater.dst.campaign.what import Campaign, CampaignError, Seeds, Work
@@ -29,13 +30,13 @@ def local_engine(jobs: int) -> Generator[Engine, None, None]:
     """Provide an engine of processes that are spawned, not forked, because the caller may have threads."""
     pools = [new_pool(jobs)]
 
-    def engine(work: Work, ranges: list[Seeds], folder: Path, progress: Progress) -> None:
-        todo = write_with_pool(pools[0], work, ranges, folder, progress)
+    def engine(work: Work, ranges: list[Seeds], target: Path | Target, progress: Progress) -> list[Part]:
+        parts, todo = write_with_pool(pools[0], work, ranges, target, progress)
         if todo:  # a worker died and broke the pool: run each range alone to find the cause
             pools[0].shutdown(wait=True, cancel_futures=True)
             pools[0] = new_pool(jobs)
-            for seeds in todo:
-                write(run_carefully(work, seeds), seeds, folder)
+            parts += [part for seeds in todo for part in write(run_carefully(work, seeds), seeds, target)]
+        return parts
 
     try:
         yield engine
@@ -58,14 +59,14 @@ def end_with(parent: Any) -> None:
     os._exit(1)
 
 
-def write_with_pool(pool: ProcessPoolExecutor, work: Work, ranges: list[Seeds], folder: Path, progress: Progress
-                    ) -> list[Seeds]:
-    """Write the ranges. Returns those that were not written because a worker died."""
-    done, todo = 0, set(ranges)
+def write_with_pool(pool: ProcessPoolExecutor, work: Work, ranges: list[Seeds], target: Path | Target, progress: Progress
+                    ) -> tuple[list[Part], list[Seeds]]:
+    """Write the ranges. Returns the target's parts, and the ranges that were not written because a worker died."""
+    done, todo, parts = 0, set(ranges), []
     try:
-        futures = {pool.submit(write_range, work, seeds, folder): seeds for seeds in ranges}
+        futures = {pool.submit(write_range, work, seeds, target): seeds for seeds in ranges}
         for future in as_completed(futures):
-            future.result()
+            parts += future.result()
             todo.remove(futures[future])
             done += futures[future][1] - futures[future][0]
             progress(done)
@@ -75,18 +76,21 @@ def write_with_pool(pool: ProcessPoolExecutor, work: Work, ranges: list[Seeds], 
         raise
     except Exception as error:  # for example a full disk; not caused by a seed
         raise CampaignError(f"a worker failed: {type(error).__name__}: {error}") from error
-    return sorted(todo)
+    return parts, sorted(todo)
 
 
-def write_range(work: Work, seeds: Seeds, folder: Path) -> None:
-    write(run_range(work, seeds), seeds, folder)
+def write_range(work: Work, seeds: Seeds, target: Path | Target) -> list[Part]:
+    return write(run_range(work, seeds), seeds, target)
 
 
-def write(table: pa.Table, seeds: Seeds, folder: Path) -> None:
-    """Write a file completely or not at all: a killed worker may have left a part under another name."""
-    half = folder / f".{seeds[0]}-{seeds[1]}.parquet"
+def write(table: pa.Table, seeds: Seeds, target: Path | Target) -> list[Part]:
+    """Write the rows completely or not at all: a killed worker may have left a part of a file under another name."""
+    if not isinstance(target, Path):
+        return [target.put(table, seeds)]
+    half = target / f".{seeds[0]}-{seeds[1]}.parquet"
     pq.write_table(table, half)
-    half.rename(folder / half.name[1:])
+    half.rename(target / half.name[1:])
+    return []
 
 
 # --- where a worker has died

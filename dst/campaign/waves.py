@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import pyarrow.compute as pc
 
-from highwater.dst.campaign.folder import Asked, committed, missing, opened, read, write_json
+from highwater.dst.campaign.folder import Asked, missing, read
+from highwater.dst.campaign.place import Part, Place, Target
 from highwater.dst.campaign.summary import summarize
 from highwater.dst.campaign.what import Campaign, Seeds, Work
 
@@ -24,8 +25,9 @@ WAVE = 10  # ranges for each job in a wave
 
 Progress = Callable[[int], None]  # number of seeds of the wave that are done
 Told = Callable[[int, int], None]  # seeds done, and committed seeds that failed
-Engine = Callable[[Work, list[Seeds], Path, Progress], None]
-"""Run the ranges, write their rows as Parquet files into the folder, and return when all are written; else raise."""
+Engine = Callable[[Work, list[Seeds], Path | Target, Progress], list[Part]]
+"""Run the ranges, write their rows as Parquet files into the folder, or give them to the target. Return the target's parts when
+all are written; else raise."""
 
 
 class Done(NamedTuple):
@@ -35,29 +37,30 @@ class Done(NamedTuple):
     left: int
 
 
-def run(campaign: Campaign, asked: Asked, out: Path, start: Callable[[], AbstractContextManager[Engine]], jobs: int,
+def run(campaign: Campaign, asked: Asked, place: Place, start: Callable[[], AbstractContextManager[Engine]], jobs: int,
         budget_s: float = 0, told: Told = lambda done, failed: None) -> Done:
     """Run the seeds that have no rows yet. Raises CampaignError."""
     began, (low, high) = time.monotonic(), asked.seeds
-    with opened(out, campaign, asked):
+    with place.opened(campaign, asked):
+        out = place.out
         todo = missing(out, asked.seeds)
         covered = covers(out, asked, todo)
         if todo and covered == asked.seeds:
             done, failed = high - low - sum(hi - lo for lo, hi in todo), failures_in(out, asked.seeds)
             with start() as engine:
-                for more, _ in waves(Work(campaign, asked.limit_s), Cut(todo, jobs, asked.range_size), out, engine,
+                for more, _ in waves(Work(campaign, asked.limit_s), Cut(todo, jobs, asked.range_size), place, engine,
                                      lambda more, bad: told(done + more, failed + bad)):
                     covered = covers(out, asked, missing(out, asked.seeds)) if asked.stop_after else asked.seeds
                     if covered != asked.seeds:
-                        return ended(campaign, covered, out)
+                        return ended(campaign, covered, place)
                     if budget_s and time.monotonic() - began > budget_s and done + more < high - low:
                         return Done(None, high - low - done - more)
-        return ended(campaign, covered, out)
+        return ended(campaign, covered, place)
 
 
-def ended(campaign: Campaign, covered: Seeds, out: Path) -> Done:
-    summary = summarize(campaign, covered, out)
-    write_json(out / "summary.json", summary)
+def ended(campaign: Campaign, covered: Seeds, place: Place) -> Done:
+    summary = summarize(campaign, covered, place.out)
+    place.finish(summary)
     return Done(summary, 0)
 
 
@@ -75,15 +78,18 @@ def failures_in(out: Path, seeds: Seeds, wave: Path | None = None) -> int:
     return read(out, seeds, ["kind"], wave).filter(pc.field("kind") != "").num_rows
 
 
-def waves(work: Work, cut: "Cut", out: Path, engine: Engine, told: Told) -> Iterator[tuple[int, int]]:
+def waves(work: Work, cut: "Cut", place: Place, engine: Engine, told: Told) -> Iterator[tuple[int, int]]:
     """Run and commit wave by wave. Yields the number of seeds done, and of those that failed."""
     done = failed = 0
     told(done, failed)
     while wave := cut.wave():
         began, seeds = time.monotonic(), sum(hi - lo for lo, hi in wave)
-        with committed(out) as folder:
-            engine(work, wave, folder, lambda more, done=done, failed=failed: told(done + more, failed))
-            failed += failures_in(out, (wave[0][0], wave[-1][1]), folder)
+
+        def run(target: Path | Target, wave: list[Seeds] = wave, done: int = done, failed: int = failed) -> list[Part]:
+            return engine(work, wave, target, lambda more: told(done + more, failed))
+
+        folder = place.commit(run)
+        failed += failures_in(place.out, (wave[0][0], wave[-1][1]), folder)
         cut.took(seeds, time.monotonic() - began)
         done += seeds
         told(done, failed)

@@ -82,6 +82,7 @@ def executed(least: int, most: int) -> Found:
 
 def on_spark(seeds: int) -> Found:
     from highwater.dst.campaign.folder import Asked
+    from highwater.dst.campaign.place import Folder
     from highwater.dst.campaign.processes import local_engine
     from highwater.dst.campaign.waves import run
     from highwater.dst.campaign.what import NoSpark, campaign_of
@@ -92,8 +93,8 @@ def on_spark(seeds: int) -> Found:
     with TemporaryDirectory() as folder:
         for name, engine in (("local", local_engine), ("spark", spark_engine)):
             try:
-                summaries[name] = run(campaign_of(DEFAULT), Asked((0, seeds)), Path(folder) / name, partial(engine, JOBS),
-                                      JOBS).summary
+                summaries[name] = run(campaign_of(DEFAULT), Asked((0, seeds)), Folder(Path(folder) / name),
+                                      partial(engine, JOBS), JOBS).summary
             except NoSpark as error:
                 return Found("", INCOMPLETE, str(error))
     if summaries["spark"] != summaries["local"]:

@@ -33,6 +33,7 @@ from highwater.dst.campaign import folder, processes, summary, waves
 from highwater.dst.campaign import rows as ranges
 from highwater.dst.campaign.folder import Asked
 from highwater.dst.campaign.intervals import EACH, interval
+from highwater.dst.campaign.place import Folder, Part
 from highwater.dst.campaign.what import Campaign, CampaignError, Seeds, Work, campaign_of, replay_of
 from highwater.dst.run_spec import Run, RunSpec
 from highwater.dst.scenarios import sequenced_metadata_boundary as scenario
@@ -66,7 +67,7 @@ def rows(out: Path, seeds: Seeds) -> list[dict]:
 
 def summary_of(campaign: Campaign, seeds: Seeds, out: Path, start: "Start", jobs: int, size: int = 0, limit_s: float = 60
                ) -> dict:
-    return waves.run(campaign, Asked(seeds, 0, size, limit_s), out, start, jobs).summary
+    return waves.run(campaign, Asked(seeds, 0, size, limit_s), Folder(out), start, jobs).summary
 
 
 def cli(*words: object) -> list[str]:
@@ -268,7 +269,7 @@ def wait_until(true: object, longest_s: float = 120) -> None:
 
 
 def test_a_wave_that_fails_leaves_nothing_and_is_never_green(tmp_path: Path) -> None:
-    def dies(work: Work, ranges: list[Seeds], folder: Path, progress: waves.Progress) -> None:
+    def dies(work: Work, ranges: list[Seeds], folder: Path, progress: waves.Progress) -> list[Part]:
         processes.write_range(work, ranges[0], folder)
         raise CampaignError("a worker failed")
 
@@ -286,7 +287,7 @@ def test_the_summary_is_the_same_however_many_rows_are_read_at_once(local: Start
 
 
 def nothing() -> AbstractContextManager[waves.Engine]:
-    return nullcontext(lambda *_: None)
+    return nullcontext(lambda *_: [])
 
 
 def test_rows_that_are_missing_or_twice_there_are_never_green(tmp_path: Path) -> None:
@@ -400,9 +401,9 @@ def test_where_a_worker_of_the_pool_died_its_ranges_are_run_again(expected: list
                     os.kill(int(pid), signal.SIGKILL)
                     break
 
-        def spied(work: Work, cut: list[Seeds], out: Path, progress: waves.Progress) -> None:
+        def spied(work: Work, cut: list[Seeds], out: Path, progress: waves.Progress) -> list[Part]:
             killed: list[int] = []
-            engine(work, cut, out, lambda done: killed or kill_one(killed.append(done)))
+            return engine(work, cut, out, lambda done: killed or kill_one(killed.append(done)))
 
         summary_of(PRODUCTION, (0, 60), tmp_path, lambda: nullcontext(spied), 2, 12)
     assert rows(tmp_path, (0, 60)) == expected[:60]
@@ -431,7 +432,7 @@ def test_where_a_worker_of_spark_was_killed_its_range_is_run_again(spark: Start,
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
 
-    waves.run(PRODUCTION, Asked((0, 120), 0, 10), tmp_path, spark, 2, told=kill_one)
+    waves.run(PRODUCTION, Asked((0, 120), 0, 10), Folder(tmp_path), spark, 2, told=kill_one)
     assert killed and rows(tmp_path, (0, 120)) == expected
 
 
@@ -444,7 +445,7 @@ def test_a_campaign_on_spark_whose_driver_was_killed_goes_on(spark: Start, tmp_p
     running.wait()
     done = rows(out, (0, 1500))
     assert 200 <= len(done) < 1500 and not (out / "summary.json").exists()
-    waves.run(MUTANT, Asked((0, 300)), out, spark, 2)
+    waves.run(MUTANT, Asked((0, 300)), Folder(out), spark, 2)
     assert rows(out, (0, 300)) == comparable(ranges.run_range(Work(MUTANT, 60), (0, 300)))
 
 
@@ -468,7 +469,7 @@ def test_where_java_was_killed_a_line_says_so_and_the_campaign_goes_on(local: St
     line = running.communicate(timeout=180)[1].strip().splitlines()
     assert running.returncode == exits.HARNESS
     assert any(f"resume with `highwater campaign resume {out}`. Spark: its Java process has ended" in of for of in line)
-    waves.run(MUTANT, Asked((0, 300)), out, local, 2)
+    waves.run(MUTANT, Asked((0, 300)), Folder(out), local, 2)
     assert rows(out, (0, 300)) == comparable(ranges.run_range(Work(MUTANT, 60), (0, 300)))
 
 
@@ -498,11 +499,11 @@ def test_memory_that_is_used_up_is_a_row(monkeypatch: pytest.MonkeyPatch, expect
 @pytest.mark.parametrize("size", [3, 40])
 def test_it_stops_after_so_many_failures_and_tells_of_the_smallest(local: Start, tmp_path: Path, size: int) -> None:
     failing = [row["seed"] for row in comparable(ranges.run_range(Work(MUTANT, 60), (0, 200))) if row["kind"]]
-    done = waves.run(MUTANT, Asked((0, 200), 3, size), tmp_path, local, 2)
+    done = waves.run(MUTANT, Asked((0, 200), 3, size), Folder(tmp_path), local, 2)
     assert done.summary["failed"] == 3 and done.summary["seeds"] == f"0:{failing[2] + 1}"
     assert done.summary["runs"] == failing[2] + 1 and done.left == 0
-    assert waves.run(MUTANT, Asked((0, 200), 3, size), tmp_path, nothing, 2) == done  # nothing is run
-    assert waves.run(MUTANT, Asked((0, 200)), tmp_path, local, 2).summary["failed"] == len(failing)
+    assert waves.run(MUTANT, Asked((0, 200), 3, size), Folder(tmp_path), nothing, 2) == done  # nothing is run
+    assert waves.run(MUTANT, Asked((0, 200)), Folder(tmp_path), local, 2).summary["failed"] == len(failing)
 
 
 @pytest.mark.usefixtures("pooled")

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from highwater.cli.main import app
 from highwater.dst.campaign import processes, waves
 from highwater.dst.campaign.folder import Asked, read_json, write_json
+from highwater.dst.campaign.place import Folder
 from highwater.dst.campaign.what import campaign_of
 from highwater.gate import exits
 
@@ -25,7 +26,7 @@ def called(*words: object) -> tuple[int, str]:
 @pytest.fixture(scope="module")
 def now(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("campaigns") / "now"
-    waves.run(campaign_of(SCENARIO, "no_check"), Asked((0, SEEDS)), out, lambda: processes.local_engine(1), 1)
+    waves.run(campaign_of(SCENARIO, "no_check"), Asked((0, SEEDS)), Folder(out), lambda: processes.local_engine(1), 1)
     return out
 
 

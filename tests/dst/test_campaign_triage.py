@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from highwater.cli.main import app
 from highwater.dst.campaign import processes, triage, waves
 from highwater.dst.campaign.folder import Asked, read_json, write_json
+from highwater.dst.campaign.place import Folder
 from highwater.dst.campaign.what import CampaignError, campaign_of
 from highwater.dst.search.shrink import Shrunk
 from highwater.dst.spark import session as spark
@@ -36,7 +37,7 @@ def called(*words: object) -> tuple[int, str]:
 
 
 def run(out: Path, mutant: str, seeds: tuple[int, int]) -> Path:
-    waves.run(campaign_of(MUTANT[0], mutant), Asked(seeds), out, lambda: processes.local_engine(1), 1)
+    waves.run(campaign_of(MUTANT[0], mutant), Asked(seeds), Folder(out), lambda: processes.local_engine(1), 1)
     return out
 
 

@@ -17,10 +17,14 @@ import pytest
 
 from highwater.dst.bulk.export import Export
 from highwater.dst.campaign import folder
+from highwater.dst.campaign.bucket.copy import fetched
 from highwater.dst.campaign.rows import SCHEMA
 from highwater.dst.run_spec import Run
 from highwater.dst.simulate import many
 from highwater.dst.spark.session import load_java
+from highwater.impl.stores.s3 import connect as boto
+from highwater.servers.s3 import CREDENTIALS
+from tests.support.stores.s3_servers import s3_server
 
 ROOT = Path(__file__).resolve().parents[2]
 MUTANT = ("--scenario", "sequenced_metadata_boundary", "--mutant", "age_ignored", "--seeds", "0:200")
@@ -43,7 +47,18 @@ def home() -> str:
 
 
 @pytest.fixture(scope="module")
-def connect(home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A bucket's URL. Programs started from here on find its server, and have a cache of their own."""
+    with s3_server("moto") as url, pytest.MonkeyPatch.context() as patch:
+        cache = str(tmp_path_factory.mktemp("cache"))
+        for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": url, "XDG_CACHE_HOME": cache}.items():
+            patch.setenv(name, value)
+        boto(url).create_bucket(Bucket="rows")
+        yield "s3://rows"
+
+
+@pytest.fixture(scope="module")
+def connect(home: str, s3: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Connect server of two workers: its URL."""
     import pyspark
 
@@ -96,6 +111,20 @@ def test_a_campaign_has_the_same_rows_and_the_same_bundles(master: str, home: st
     assert called("campaign", "triage", expected, "--jobs", 2)[0] == 10
     files = [path.relative_to(out) for path in (out / "bundles").rglob("*.*")]
     assert len(files) > 5 and all((out / path).read_bytes() == (expected / path).read_bytes() for path in files)
+
+
+@pytest.mark.parametrize("master", ["connect", "local-cluster[2,1,1024]"])
+def test_a_campaign_in_a_bucket_has_the_same_rows(master: str, s3: str, home: str, expected: Path,
+                                                  request: pytest.FixtureRequest) -> None:
+    """The workers put their rows themselves: no folder is theirs and the driver's."""
+    url, out = request.getfixturevalue("connect") if master == "connect" else master, f"{s3}/{master.partition('[')[0]}"
+    code, *said = called("campaign", "run", *MUTANT, "--out", out, "--master", url, "--range-size", 30)
+    assert code == 10, said
+    copy = fetched(out)
+    assert (copy / "summary.json").read_bytes() == (expected / "summary.json").read_bytes()
+    columns = [name for name in SCHEMA.names if name != "cpu_us"]
+    one, two = (folder.read(of, (0, 200), columns).sort_by("seed") for of in (copy, expected))
+    assert one.num_rows == 200 and one.equals(two)
 
 
 def test_states_are_counted_alike_through_connect(connect: str, tmp_path: Path) -> None:

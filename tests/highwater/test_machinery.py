@@ -31,7 +31,8 @@ FOLDERS = {**dict.fromkeys(("model/protocols/database", "traces/protocols/databa
            "traces/protocols/cloned": "database_clones", "dst/scenarios/database": "db",
            **dict.fromkeys(("dst/scripts/replicated", "traces/protocols/replicated"), "raft")}
 # parts of a system and tools for it: they name our protocols
-OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py", "highwater/cli/destroy.py", "impl/db")
+OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py", "highwater/cli/destroy.py", "impl/db",
+               "dst/campaign/bucket")  # a campaign's journal is a log of one of the protocols
 BELOW_PROOFS = "model/proofs/engine"  # is machinery again
 # Tools of SlateDB's databases, which are sequences of metadata files, may import the protocols that these databases have.
 TOOLS: dict[str, set[str]] = {

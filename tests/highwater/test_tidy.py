@@ -65,6 +65,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "dst/search": ({*SIMULATION, "traces.event", "traces.refine", "model.explore.tabulated"}, {"numpy"}),
     "dst/determinism": ({*SIMULATION, "traces"}, set()),
     "dst/campaign": ({"dst", "traces", "model.explore.disk"}, {"pyarrow", "numpy", "hypothesis"}),
+    "dst/campaign/bucket": ({*SEAM, "dst.campaign", "impl.protocols", "impl.stores"}, {"pyarrow"}),
     "dst/bulk": ({"dst", "traces"}, {"pyarrow", "numpy"}),
     "dst/spark": ({"dst", "model.explore.disk"}, {"pyspark", "pyarrow"}),
     "highwater": ({*BELOW, "highwater.cli"}, set()),

@@ -22,14 +22,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from highwater import project
+from highwater.cli.campaign.places import folder_at, place_at, stop
 from highwater.cli.console import Protocol, Scenario, console, scenario_of, seeds_of, write_text
 from highwater.gate import exits
 
 if TYPE_CHECKING:
     from highwater.dst.campaign.folder import Asked
+    from highwater.dst.campaign.place import Place
     from highwater.dst.campaign.waves import Told
     from highwater.dst.campaign.what import Campaign
 
+STATES = {True: "running", False: "stopped", None: "not done"}
 EVERY_S = 60  # between lines of progress, without a terminal
 app = typer.Typer(help="Run many seeds of a scenario, on Spark or in local processes, one row for each.", no_args_is_help=True)
 
@@ -40,7 +43,7 @@ def group(ctx: typer.Context) -> None:
     ctx.with_resource(project.elsewhere())  # a campaign's files hold commands, and are read in other folders
 
 
-Out = Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder.")]
+Out = Annotated[Path, typer.Argument(metavar="DIR", parser=folder_at, help="A campaign's folder, or s3://BUCKET/PREFIX.")]
 EngineName = Annotated[Literal["spark", "local"], typer.Option("--engine", help="Both write the same rows.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [default: one per processor]")]
 Master = Annotated[str, typer.Option(help="Spark master: local[2], spark://.., yarn, sc://host:port (Connect); else local.")]
@@ -51,7 +54,8 @@ Budget = Annotated[float, typer.Option(min=0, help="Stop after this time, at the
 def run_command(
     seeds: Annotated[str, typer.Option(metavar="A:B", help="A to B-1. Or N@2026-11-22, N@COMMIT: N seeds that only this "
                                        "day or this commit has.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder, or that of this campaign to resume it.")],
+    out: Annotated[str, typer.Option(metavar="DIR", help="A new folder, or that of this campaign to resume it. Or "
+                                     "s3://BUCKET/PREFIX, for workers that share no folder with this machine.")],
     protocol: Protocol = None,
     scenario: Scenario = None,
     mutant: Annotated[str, typer.Option(help="A known-bad implementation, which must fail.")] = "",
@@ -82,10 +86,11 @@ def run_command(
                                " ".join(fault or ()))
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
-    failures = go_on(campaign, Asked((those.start, those.stop), stop_after, range_size or 0, seed_limit_s), out, engine, master,
-                     jobs, budget_s)
+    place = place_at(out)
+    failures = go_on(campaign, Asked((those.start, those.stop), stop_after, range_size or 0, seed_limit_s), place, engine,
+                     master, jobs, budget_s)
     if triage and failures:
-        triage_of(out, [], 2_000, engine, master, jobs)
+        triage_of(place.out, [], 2_000, engine, master, jobs)
     raise typer.Exit(exits.of_kinds(failure["kind"] for failure in failures))
 
 
@@ -101,7 +106,7 @@ def resume_command(out: Out, engine: EngineName = "spark", master: Master = "", 
         campaign = campaign_of(*campaign[:-1])  # with the current code; the folder says which code it began with
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
-    failures = go_on(campaign, asked, out, engine, master, jobs, budget_s)
+    failures = go_on(campaign, asked, place_at(out), engine, master, jobs, budget_s)
     raise typer.Exit(exits.of_kinds(failure["kind"] for failure in failures))
 
 
@@ -137,8 +142,8 @@ def replay_command(out: Out, seed: Annotated[int, typer.Argument(min=0)],
 @app.command("triage")
 def triage_command(
     out: Out,
-    against: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="An earlier campaign; may be repeated, the oldest "
-                                                       "first. Then only new failures count.")] = None,
+    against: Annotated[list[Path] | None, typer.Option(metavar="DIR", parser=folder_at, help="An earlier campaign; may be "
+                                                       "repeated, the oldest first. Then only new failures count.")] = None,
     budget: Annotated[int, typer.Option(min=1, help="Maximum number of runs to shrink one failure.")] = 2_000,
     engine: EngineName = "local",
     master: Master = "",
@@ -176,18 +181,45 @@ def triage_of(out: Path, against: list[Path], budget: int, engine: str, master: 
                                     or (row["state"] == "known" and not against)))
 
 
+@app.command("tidy")
+def tidy_command(
+    url: Annotated[str, typer.Argument(metavar="URL", help="A campaign's s3://BUCKET/PREFIX.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
+) -> None:
+    """Delete the rows that killed workers and drivers have left in a bucket, and that no campaign counts."""
+    from highwater.dst.campaign.bucket.tidy import tidy
+    from highwater.dst.campaign.what import CampaignError, Refused
+
+    if not url.startswith("s3://"):
+        stop(exits.BAD_INPUT, f"{url} is no bucket: write s3://BUCKET/PREFIX; `campaign resume` tidies a folder")
+    try:
+        found = tidy(url.rstrip("/"), dry_run)
+    except Refused as error:
+        stop(exits.BAD_INPUT, str(error))
+    except CampaignError as error:
+        stop(exits.HARNESS, str(error))
+    for name in found.names:
+        console.print(name, markup=False, highlight=False)
+    console.print(f"{len(found.names):,} parts of epochs before {found.epoch}, {found.size:,} bytes: "
+                  f"{'would be deleted' if dry_run else 'deleted'}", markup=False, highlight=False)
+
+
 @app.command("report")
 def report_command(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR..", help="Campaigns' folders, or folders of campaigns.")],
-    against: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="An earlier campaign, or a folder of campaigns: say "
-                                                       "what is new, known, gone. May be repeated, oldest first.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The HTML file. [default: report.html in DIR]")] = None,
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR..", parser=folder_at, help="Campaigns' folders, or folders of "
+                                                  "campaigns.")],
+    against: Annotated[list[Path] | None, typer.Option(metavar="DIR", parser=folder_at, help="An earlier campaign, or a folder "
+                                                       "of them: say what is new, known, gone. May be repeated, oldest first."
+                                                       )] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The HTML file. [default: report.html in DIR; of a bucket, "
+                                             "here]")] = None,
 ) -> None:
     """Write one page that works offline: is it safe, how sure is that, what was not tried. Campaigns may be unfinished."""
+    from highwater.dst.campaign.folder import url_of
     from highwater.dst.campaign.what import CampaignError, Refused
     from highwater.reports.campaign.report import report
 
-    target = out or folders[0] / "report.html"
+    target = out or (Path() if url_of(folders[0]) else folders[0]) / "report.html"
     try:
         text, damaged = report(folders, against or [], target)
     except Refused as error:
@@ -200,12 +232,13 @@ def report_command(
         stop(exits.HARNESS, "\n".join(damaged))
 
 
+Several = Annotated[Path, typer.Argument(metavar="DIR", parser=folder_at, help="A campaign's folder, or a folder of such.")]
 SqlEngine = Annotated[Literal["duckdb", "spark"], typer.Option("--engine", help="The dialect of SQL; the views are the same.")]
 
 
 @app.command("sql")
 def sql_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder, or a folder of such.")],
+    folder: Several,
     query: Annotated[str, typer.Argument(metavar="SQL", help="A query on the views that `campaign views` prints.")],
     engine: SqlEngine = "duckdb",
     master: Master = "",
@@ -239,8 +272,7 @@ def sql_command(
 
 
 @app.command("views")
-def views_command(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A campaign's folder, or a folder of such.")],
-                  engine: SqlEngine = "duckdb") -> None:
+def views_command(folder: Several, engine: SqlEngine = "duckdb") -> None:
     """Print the statements that define the views, for another program that reads Parquet."""
     from highwater.dst.campaign.what import Refused
     from highwater.reports.campaign.figures import folders
@@ -252,9 +284,10 @@ def views_command(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A 
         stop(exits.BAD_INPUT, str(error))
 
 
-def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: str, jobs: int | None, budget_s: float
+def go_on(campaign: "Campaign", asked: "Asked", place: "Place", engine: str, master: str, jobs: int | None, budget_s: float
           ) -> list[dict]:
     """Run the missing seeds and return the failures. Exits if the campaign cannot finish."""
+    from highwater.dst.campaign.bucket.journal import Fenced
     from highwater.dst.campaign.processes import local_engine
     from highwater.dst.campaign.waves import run
     from highwater.dst.campaign.what import CampaignError, NoSpark, Refused
@@ -262,15 +295,17 @@ def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: 
 
     if master and engine != "spark":
         stop(exits.BAD_INPUT, "--master is for Spark: leave out --engine local")
-    again = f"highwater campaign resume {out}{project.option()}"
+    again = f"highwater campaign resume {place.name}{project.option()}"
     began, processes = time.monotonic(), jobs or os.cpu_count() or 1
     start = partial(local_engine, processes) if engine == "local" else partial(spark_engine, processes, master)
     try:
         with shown(asked.seeds[1] - asked.seeds[0]) as progress:
-            done = run(campaign, asked, out, start, processes, budget_s, progress)
+            done = run(campaign, asked, place, start, processes, budget_s, progress)
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
     except NoSpark as error:
+        stop(exits.INCOMPLETE, str(error))
+    except Fenced as error:
         stop(exits.INCOMPLETE, str(error))
     except (CampaignError, OSError) as error:
         stop(exits.HARNESS, f"The campaign failed; finished waves are kept: resume with `{again}`. "
@@ -279,7 +314,7 @@ def go_on(campaign: "Campaign", asked: "Asked", out: Path, engine: str, master: 
         stop(exits.INTERRUPTED, f"Stopped. Finished waves are kept: resume with `{again}`.")
     if done.summary is None:
         stop(exits.INCOMPLETE, f"Time is up; {done.left:,} seeds are left: resume with `{again}`.")
-    print_summary(done.summary, out, time.monotonic() - began)
+    print_summary(done.summary, place, time.monotonic() - began)
     return done.summary["failures"]
 
 
@@ -336,7 +371,7 @@ def print_status(found: dict, out: Path) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     name = found["scenario"] + (f" with {found['mutant']}" if found["mutant"] else "")
-    state = "done" if not found["left"] else "running" if found["running"] else "stopped"
+    state = "done" if not found["left"] else STATES[found["running"]]
     console.print(f"{name}, seeds {found['seeds']}: {state}; {found['done']:,} have rows, {found['left']:,} are left; "
                   f"{found['failed']:,} failed", markup=False)
     if found["rate"] and found["left"]:
@@ -346,14 +381,14 @@ def print_status(found: dict, out: Path) -> None:
         console.print(f"{failure['count']:,} x {failure['signature']}: {replayed_in(failure['replay'], out)}", markup=False)
 
 
-def print_summary(summary: dict, out: Path, took_s: float) -> None:
+def print_summary(summary: dict, place: "Place", took_s: float) -> None:
     from highwater.dst.campaign.what import replayed_in
 
     console = Console(highlight=False, soft_wrap=True)
     name = summary["scenario"] + (f" with {summary['mutant']}" if summary["mutant"] else "")
     console.print(f"{summary['runs']:,} runs of {name}, {summary['failed']:,} failed; {took_s:.0f} s; about "
                   f"{summary['model_states']:,} states of the model and {summary['model_steps']:,} steps reached; rows and "
-                  f"summary: {out}", markup=False)
+                  f"summary: {place.name}", markup=False)
     print_reached(summary, console)
     if not summary["failures"]:
         return
@@ -362,7 +397,7 @@ def print_summary(summary: dict, out: Path, took_s: float) -> None:
         table.add_row(escape(failure["signature"]), f"{failure['count']:,}", str(failure["smallest_seed"]))
     console.print(table)
     for failure in summary["failures"]:
-        console.print(replayed_in(failure["replay"], out), markup=False)
+        console.print(replayed_in(failure["replay"], place.name), markup=False)
 
 
 def print_reached(summary: dict, console: Console) -> None:
@@ -370,11 +405,6 @@ def print_reached(summary: dict, console: Console) -> None:
     never, number = summary["never"], len(summary["never"]) + len(summary["reached"])
     console.print(f"Never reached, {len(never)} of {number}: {', '.join(never)}" if never else
                   f"All {number} witnesses were reached", markup=False)
-
-
-def stop(code: int, message: str) -> NoReturn:
-    Console(stderr=True, highlight=False, soft_wrap=True).print(message, markup=False)
-    raise typer.Exit(code)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,39 @@
+"""A campaign in a bucket as a client to test, without the probe of the store. `python -m tests.clients.campaigning run|check URL`
+
+The check resumes the campaign, and compares its rows and its summary with those of a folder."""
+
+import sys
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
+
+from highwater.dst.campaign import waves
+from highwater.dst.campaign.bucket.driver import Bucket
+from highwater.dst.campaign.folder import Asked, read
+from highwater.dst.campaign.place import Folder, Part, Place
+from highwater.dst.campaign.processes import write_range
+from highwater.dst.campaign.rows import SCHEMA
+from highwater.dst.campaign.what import campaign_of
+
+SEEDS, SIZE = (0, 4), 1
+WAVE = 2  # ranges: so there are two waves
+
+
+def here(work, ranges, target, progress) -> list[Part]:
+    return [part for seeds in ranges for part in write_range(work, seeds, target)]
+
+
+def run(place: Place) -> tuple[dict, list[dict]]:
+    summary = waves.run(campaign_of("baseline"), Asked(SEEDS, 0, SIZE), place, lambda: nullcontext(here), 1).summary
+    return summary, read(place.out, SEEDS, SCHEMA.names).drop_columns(["cpu_us"]).sort_by("seed").to_pylist()
+
+
+def main(what: str, url: str) -> int:
+    waves.WAVE = WAVE
+    with tempfile.TemporaryDirectory() as folder:
+        found = run(Bucket(url))
+        return 0 if what == "run" or found == run(Folder(Path(folder) / "rows")) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
