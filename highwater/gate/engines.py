@@ -13,7 +13,7 @@ from highwater.gate.sizes import Size
 
 GROUP = "engines"  # in the place of a protocol
 JOBS = 1  # a check takes one core
-LEAST, MOST = 100, 5_000  # seeds of each scenario: for all, and while a statement without a reason was not executed
+LEAST, MOST = 30, 5_000  # seeds of each scenario: for all, and while a statement without a reason was not executed
 
 
 def checks(size: Size) -> Iterator[Check]:

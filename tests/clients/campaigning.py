@@ -1,7 +1,11 @@
-"""A campaign in a bucket as a client to test, without the probe of the store. `python -m tests.clients.campaigning run|check URL`
+"""A campaign in a bucket as a client to test, without the probe of the store.
 
-The check resumes the campaign, and compares its rows and its summary with those of a folder."""
+    python -m tests.clients.campaigning WHAT URL [BUG]
 
+WHAT is run or check. The check resumes the campaign, and compares its rows and its summary with those of a folder. The BUG
+`unrecognised` is a driver that commits a wave again if the reply was lost."""
+
+import asyncio
 import sys
 import tempfile
 from contextlib import nullcontext
@@ -9,11 +13,14 @@ from pathlib import Path
 
 from highwater.dst.campaign import waves
 from highwater.dst.campaign.bucket.driver import Bucket
+from highwater.dst.campaign.bucket.journal import Journal
 from highwater.dst.campaign.folder import Asked, read
 from highwater.dst.campaign.place import Folder, Part, Place
 from highwater.dst.campaign.processes import write_range
 from highwater.dst.campaign.rows import SCHEMA
 from highwater.dst.campaign.what import campaign_of
+from highwater.impl.errors import OutcomeUnknown
+from highwater.impl.protocols.sequenced_write import NextFile
 
 SEEDS, SIZE = (0, 4), 1
 WAVE = 2  # ranges: so there are two waves
@@ -28,10 +35,26 @@ def run(place: Place) -> tuple[dict, list[dict]]:
     return summary, read(place.out, SEEDS, SCHEMA.names).drop_columns(["cpu_us"]).sort_by("seed").to_pylist()
 
 
-def main(what: str, url: str) -> int:
+async def unrecognised(self: Journal, kind: str, epoch: int, token: str, fields: dict) -> bool:
+    try:
+        return await created(self, kind, epoch, token, fields)
+    except OutcomeUnknown:
+        await asyncio.sleep(1)
+        await self.read()
+        return False
+
+
+created = Journal._created
+
+
+def main(what: str, url: str, bug: str = "") -> int:
     waves.WAVE = WAVE
+    place = Bucket(url)
+    if bug:
+        Journal._created = unrecognised
+        place.journal.next_file = NextFile(place.journal.storage, "report")
     with tempfile.TemporaryDirectory() as folder:
-        found = run(Bucket(url))
+        found = run(place)
         return 0 if what == "run" or found == run(Folder(Path(folder) / "rows")) else 1
 
 

@@ -194,7 +194,8 @@ def test_a_part_is_put_until_it_is_there(url, server, fate):
 
 def test_a_store_that_never_takes_a_part_is_an_error(url, server, monkeypatch):
     monkeypatch.setattr("highwater.dst.campaign.bucket.parts.PAUSE_S", 0)
-    with lossy_proxy(server) as proxy, pytest.raises(CampaignError, match="the rows of seeds 0 to 1 cannot be put: .*InternalError"):
+    says = "the rows of seeds 0 to 1 cannot be put: .*InternalError"
+    with lossy_proxy(server) as proxy, pytest.raises(CampaignError, match=says):
         proxy.next("PUT", *[Fate(apply=False, answer=403)] * 30)
         Parts(url, proxy.url, 7).put(ranges.run_range(processes.Work(CAMPAIGN, 60), (0, 2)), (0, 2))
 

@@ -120,7 +120,7 @@ def in_force(self: State, entry: dict, add: Any = State.add) -> None:
 
 async def not_fenced(self: Journal, epoch: int, kind: str, **fields: Any) -> None:
     """Go on although another driver has begun a later epoch."""
-    while not await self._created(kind, epoch, fields):
+    while not await self._created(kind, epoch, "", fields):
         pass
 
 
@@ -137,9 +137,9 @@ def test_a_driver_that_goes_on_although_fenced_is_seen(monkeypatch):
 
 
 def test_a_lost_reply_taken_for_a_conflict_is_seen(monkeypatch):
-    async def created(self: Journal, kind: str, epoch: int, fields: dict) -> bool:
+    async def created(self: Journal, kind: str, epoch: int, token: str, fields: dict) -> bool:
         before = len(self.entries)
-        found = await real(self, kind, epoch, fields)
+        found = await real(self, kind, epoch, token, fields)
         return found and not (kind == "wave" and before % 3 == 0)  # told that it lost, it commits again
 
     real = Journal._created

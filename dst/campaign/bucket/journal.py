@@ -8,7 +8,8 @@ The journal is a log of impl/protocols/sequenced_write.py. An entry is a JSON ob
     lost       parts of earlier waves that are damaged or gone: their seeds are run again
     finished   the summary; it holds until the next driver opens the campaign
 
-Nothing is deleted from it. The token, which is new for each entry, tells a driver's own entry from another's.
+Nothing is deleted from it. The token is new for each entry, and stays the same when that is tried again. So a driver's own
+entry differs from any other's.
 """
 
 import json
@@ -106,22 +107,24 @@ class Journal:
 
     async def open(self, **fields: Any) -> int:
         """Begin the next epoch, in the place of any other driver. Returns the epoch. Raises CampaignError, StoreError."""
+        token = token_hex(16)
         while True:
             await self.read()
             epoch = self.state.epoch + 1
-            if await self._created("opened", epoch, fields):
+            if await self._created("opened", epoch, token, fields):
                 return epoch
 
     async def add(self, epoch: int, kind: str, **fields: Any) -> None:
         """Add an entry of this epoch. Raises Fenced, CampaignError, StoreError (OutcomeUnknown: it may be in the journal)."""
-        while not await self._created(kind, epoch, fields):
+        token = token_hex(16)
+        while not await self._created(kind, epoch, token, fields):
             if self.state.epoch != epoch:
                 raise Fenced(f"{self.where}: another driver has taken over (epoch {self.state.epoch}; this one had {epoch}). "
                              "Its waves count from there, so this driver stops")
 
-    async def _created(self, kind: str, epoch: int, fields: Entry) -> bool:
+    async def _created(self, kind: str, epoch: int, token: str, fields: Entry) -> bool:
         """Create the next file. False if another entry is there; it is known then."""
-        entry = {"kind": kind, "epoch": epoch, "token": token_hex(16), "at_ms": self.world.clock.now_ms(), **fields}
+        entry = {"kind": kind, "epoch": epoch, "token": token, "at_ms": self.world.clock.now_ms(), **fields}
         body = json.dumps(entry).encode()
         lost = await self.next_file.create(self.next_id, body)
         if lost is None:

@@ -1,7 +1,7 @@
 """Put rows into a bucket, from a worker. Safety: no part replaces another one, and none counts before the driver has named it.
 
-The name of a part is new, so a worker sends a PUT without an answer again. A worker that has died leaves a part that nobody names;
-`campaign tidy` deletes it.
+The name of a part is new, so a worker sends a PUT without an answer again. A worker that has died may leave a part that nobody
+names; `campaign tidy` deletes it.
 """
 
 import asyncio
@@ -59,7 +59,8 @@ class Parts(NamedTuple):
 
 
 async def created(store: ObjectStore, epoch: int, body: bytes, seeds: Seeds) -> Part:
-    """Create a part. The token in its name makes it this call's: if it exists after a PUT without an answer, that PUT made it."""
+    """Create a part. The token in its name is this call's: if the part exists after a PUT without an answer, that PUT made it.
+    """
     name = f"{folder_of(epoch)}{seeds[0]}-{seeds[1]}-{token_hex(16)}.parquet"
     doubt, why = False, ""
     for attempt in range(ATTEMPTS):

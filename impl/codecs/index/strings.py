@@ -75,8 +75,11 @@ def mapped(block: Any, number_of: Callable[[int], int]) -> None:
     for dataset in block.datasets:
         dataset.tenant = number_of(dataset.tenant)
         dataset.name = number_of(dataset.name)
-        for at in positions(dataset.labels):
-            dataset.labels[at] = number_of(dataset.labels[at])
+        if dataset.labels:
+            labels = list(dataset.labels)
+            for at in positions(labels):
+                labels[at] = number_of(labels[at])
+            dataset.labels[:] = labels
 
 
 def imported(table: Table, block: Any) -> tuple[Any, tuple[str, ...]]:
@@ -107,18 +110,24 @@ def imported(table: Table, block: Any) -> tuple[Any, tuple[str, ...]]:
     return own, tuple(new)
 
 
+class Fresh:
+    """A table of a block's own, which grows from "" on as references into a shard's table are moved into it."""
+
+    def __init__(self, strings: Sequence[str]):
+        self.strings, self.fresh = strings, {"": 0}
+
+    def number_of(self, reference: int) -> int:
+        """Return the number of a string of the shard in the fresh table. Raises UnknownString."""
+        if not 0 <= reference < len(self.strings):
+            raise UnknownString(f"reference {reference} into a table of {len(self.strings)} strings", field=".strings")
+        return self.fresh.setdefault(self.strings[reference], len(self.fresh))
+
+
 def exported(strings: Sequence[str], block: Any) -> Any:
     """Return a shard's block with a table of its own, from "" on, in the order of the references. Raises UnknownString."""
-    fresh = {"": 0}
-
-    def number_of(reference: int) -> int:
-        if not 0 <= reference < len(strings):
-            raise UnknownString(f"reference {reference} into a table of {len(strings)} strings", field=".strings")
-        return fresh.setdefault(strings[reference], len(fresh))
-
-    own = copied(block)
-    mapped(own, number_of)
-    own.string_table[:] = list(fresh)
+    own, table = copied(block), Fresh(strings)
+    mapped(own, table.number_of)
+    own.string_table[:] = list(table.fresh)
     return own
 
 

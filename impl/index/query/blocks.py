@@ -7,9 +7,9 @@ set that satisfies the matchers; without requested labels it has none.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from highwater.impl.codecs.index.labels import flat
+from highwater.impl.codecs.index.labels import flat, positions
 from highwater.impl.codecs.index.messages import BlockMeta, decode
-from highwater.impl.codecs.index.strings import exported
+from highwater.impl.codecs.index.strings import Fresh
 from highwater.impl.index.query.found import Found
 from highwater.impl.index.query.matching import Pair
 
@@ -29,16 +29,23 @@ def blocks_of(found: Found, labels: Sequence[str]) -> Iterator[Any]:
     table = columns.strings
     names = [table.index[name] for name in labels if name and name in table.index]
     shown = {number: projected(sets, names) for number, sets in found.sets.items()} if labels else {}
+    references = {number: positions(several) for number, several in shown.items()}
     chosen: dict[int, list[tuple[int, int]]] = {}
     for block, place, of in zip(columns.block[found.hits].tolist(), columns.place[found.hits].tolist(),
                                 columns.labels[found.hits].tolist()):
         chosen.setdefault(block, []).append((place, of))
     decoded = {number: decode(BlockMeta, columns.blocks[number]) for number in chosen}
     for number in sorted(chosen, key=lambda number: decoded[number].id):
-        made = decoded[number]
-        datasets = list(made.datasets)
+        made, texts = decoded[number], Fresh(table.strings)
+        datasets = [made.datasets[place] for place, _ in chosen[number]]
         del made.datasets[:]
-        for place, of in chosen[number]:
-            datasets[place].labels[:] = shown.get(of, ())
-            made.datasets.append(datasets[place])
-        yield exported(table.strings, made)
+        made.tenant, made.created_by = texts.number_of(made.tenant), texts.number_of(made.created_by)
+        for dataset, (_, of) in zip(datasets, chosen[number]):
+            dataset.tenant, dataset.name = texts.number_of(dataset.tenant), texts.number_of(dataset.name)
+            own = list(shown.get(of, ()))
+            for at in references.get(of, ()):
+                own[at] = texts.number_of(own[at])
+            dataset.labels[:] = own
+        made.datasets.extend(datasets)
+        made.string_table[:] = list(texts.fresh)
+        yield made
