@@ -13,7 +13,8 @@ from google.protobuf import json_format
 from highwater.impl.codecs.index import footer, ulids
 from highwater.impl.codecs.index.messages import CLASSES, QueryRequest, decode, encode
 from highwater.impl.errors import StoreError
-from highwater.impl.stores.grpc_calls import Channel, Refused
+from highwater.impl.stores.grpc_calls import Channel, Refused, Unclear
+from highwater.index.client import PATHS
 from highwater.index.operator import CHECK, SERVING, WATCH
 from highwater.servers.leash import free_port
 from tests.index.processes import cluster, highwater
@@ -129,6 +130,45 @@ async def asked(channel: Channel) -> Any:
 
 def ids(answer: Any) -> list[str]:
     return [of.id for of in answer.blocks]
+
+
+def test_a_deadline_ends_a_call_on_both_sides(tmp_path):
+    """While a majority is stopped nothing is committed and no read is confirmed. A call ends at its deadline, and holds nothing
+    at the server. What it asked for may still happen, once."""
+    async def call(channel: Channel, request: Any, seconds: float) -> str:
+        try:
+            await channel.call(PATHS[request.DESCRIPTOR.name], encode(request), seconds)
+        except Unclear as error:
+            return error.code
+        except Refused as error:
+            return error.code
+        return "OK"
+
+    async def life() -> None:
+        async with cluster(tmp_path) as three:
+            leader = await three.leader()
+            others = [name for name in three.names if name != leader]
+            added = [fresh(number) for number in range(20)]
+            async with Channel(three.apis[leader]) as channel:
+                assert await call(channel, add(added[0]), 5.0) == "OK"
+                for name in others:
+                    three.processes[name].send_signal(signal.SIGSTOP)
+                began = time.monotonic()
+                codes = await asyncio.gather(*(call(channel, request, 0.1) for made in added[1:] for request in (
+                    add(made), everything())))
+                assert time.monotonic() - began < 10 and "OK" not in codes and codes.count("DEADLINE_EXCEEDED") > 20, codes
+                async with asyncio.timeout(30):
+                    while (await three.status(leader) or {"calls": 1})["calls"]:
+                        await asyncio.sleep(0.05)
+                for name in others:
+                    three.processes[name].send_signal(signal.SIGCONT)
+            await three.leader()
+            async with three.client() as client:
+                for made in added:
+                    await client.call(add(made))
+                assert ids(await client.call(everything())) == sorted(made.id for made in added)
+
+    asyncio.run(life())
 
 
 def test_health_is_told_and_watched(tmp_path):
