@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.table import Table
@@ -371,8 +371,31 @@ def restore_command(
 
 
 @app.command("check")
-def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a node that does not run, or a copy")]) -> None:
-    """Check the log, the snapshot and the rows in it, and change nothing. The exit code is 10 if something is wrong."""
+def check_command(
+        folder: Annotated[str, typer.Argument(help="the folder of a node that does not run, or a copy; with --snapshot: where "
+                                              "the objects are, a folder, file://, s3://BUCKET/PREFIX")],
+        snapshot: Annotated[Path | None, typer.Option("--snapshot", help="hold this snapshot of an index against its "
+                                                      "bucket")] = None,
+        listing: Annotated[Path | None, typer.Option("--listing", help="a listing of the bucket, in Parquet: key, bytes, "
+                                                     "last_modified_ms")] = None,
+        out: Annotated[Path | None, typer.Option("--out", help="also write what is wrong with a bucket to this Parquet "
+                                                 "file")] = None,
+        engine: Annotated[Literal["spark", "local"], typer.Option("--engine", help="for a bucket; both give the same "
+                                                                  "rows")] = "local",
+        master: Annotated[str, typer.Option(help="Spark master; with --engine spark")] = "") -> None:
+    """Check the log, the snapshot and the rows in it, or a snapshot against its bucket, and change nothing. The exit code is 10
+    if something is wrong."""
+    if snapshot:
+        from highwater.cli.index_bucket import check_bucket
+
+        check_bucket(folder, snapshot, listing, out, engine, master, None)
+        return
+    if listing or out or master or engine != "local":
+        refuse("--listing, --out, --engine and --master are for a bucket: add --snapshot FILE")
+    check_folder(Path(folder))
+
+
+def check_folder(folder: Path) -> None:
     from highwater.cluster.check import NoFolder
     from highwater.impl.raft.segments import number_of
     from highwater.impl.stores.folder_disk import FolderDisk

@@ -52,11 +52,13 @@ class LocalStore:
 
     caches = False
 
-    def __init__(self, root: str | os.PathLike, page_size: int = 1000, read_only: bool = False):
+    def __init__(self, root: str | os.PathLike, page_size: int = 1000, read_only: bool = False, threads: bool = True):
         """Open the folder, and make it if it is missing.
 
-        With `read_only` nothing is made, not even a lock. A page of a listing may then mix objects of several moments.
+        With `read_only` nothing is made, not even a lock. A page of a listing may then mix objects of several moments. Without
+        `threads` a request holds up the event loop, which is quicker where nothing else waits for it.
         """
+        self._threads = threads
         self._root = os.path.abspath(root)
         self._page_size = page_size
         self._durable: set[str] = set()  # folders that are known to be durable, up to the root
@@ -103,7 +105,7 @@ class LocalStore:
     async def _run(self, work: Callable[..., Result], *args: Any) -> Result:
         """Run `work` in a thread. An error of the operating system before `_commit` had no effect and becomes Unavailable."""
         try:
-            return await asyncio.to_thread(work, *args)
+            return await asyncio.to_thread(work, *args) if self._threads else work(*args)
         except OSError as error:
             raise Unavailable(f"{args[0]!r}: {error}") from error
 

@@ -22,8 +22,12 @@ from highwater.dst.campaign.rows import SCHEMA
 from highwater.dst.run_spec import Run
 from highwater.dst.simulate import many
 from highwater.dst.spark.session import load_java
+from highwater.impl.codecs.index.footer import footer
+from highwater.impl.codecs.index.names import block_path
 from highwater.impl.stores.s3 import connect as boto
+from highwater.index.rebuild import stream_of
 from highwater.servers.s3 import CREDENTIALS
+from tests.support.metadata_index import block
 from tests.support.stores.s3_servers import s3_server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,6 +129,29 @@ def test_a_campaign_in_a_bucket_has_the_same_rows(master: str, s3: str, home: st
     columns = [name for name in SCHEMA.names if name != "cpu_us"]
     one, two = (folder.read(of, (0, 200), columns).sort_by("seed") for of in (copy, expected))
     assert one.num_rows == 200 and one.equals(two)
+
+
+@pytest.mark.parametrize("master", ["connect", "local-cluster[2,1,1024]"])
+def test_an_index_is_rebuilt_alike(master: str, s3: str, home: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The objects are in a bucket. Killed before it has ended, the rebuild goes on."""
+    url, place = request.getfixturevalue("connect") if master == "connect" else master, f"{s3}/index"
+    client = boto(os.environ["AWS_ENDPOINT_URL"])
+    for number in range(60):
+        made = block(number, at_s=number * 1_000, tenant=("acme", "zeta")[number % 2], level=1)
+        key = block_path(made.shard, made.string_table[made.tenant], made.id, 1)
+        client.put_object(Bucket="rows", Key=f"index/{key}", Body=b"data" + footer(made))
+    code, *said = called("index", "rebuild", place, "--out", tmp_path / "here", "--jobs", 1)
+    assert code == 0, said
+    words = [sys.executable, "-m", "highwater", "index", "rebuild", place, "--out", tmp_path / "there", "--engine", "spark",
+             "--master", url]
+    for _ in range(2):
+        with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
+            while not (tmp_path / "there.work" / "listing.parquet").exists():
+                assert driver.poll() is None
+                time.sleep(0.05)
+            driver.kill()
+    code, *said = called(*words[3:])
+    assert code == 0 and stream_of(tmp_path / "there") == stream_of(tmp_path / "here"), said
 
 
 def test_states_are_counted_alike_through_connect(connect: str, tmp_path: Path) -> None:

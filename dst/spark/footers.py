@@ -1,0 +1,30 @@
+"""Read the footers of an index's objects on Spark. Safety: the rows are those of local processes."""
+
+import base64
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from highwater.dst.bulk.footers import Listed, Read
+from highwater.dst.spark.session import is_remote, session
+from highwater.dst.spark.shipping import shipped
+from highwater.dst.spark.tasks import answers
+from highwater.dst.version import code_version
+
+WAVE = 8  # parts for each process, whose rows come to the driver together
+
+
+def on_spark(jobs: int, master: str = "") -> Any:
+    """Return the engine; see `Engine` in highwater/index/rebuild.py. Raises NoSpark, CampaignError."""
+    def engine(url: str, endpoint: str, parts: Sequence[tuple[int, list[Listed]]]) -> Iterator[tuple[int, list[Read]]]:
+        if not parts:
+            return
+        with session(jobs, master) as spark:
+            module = shipped(code_version())
+            at_once = WAVE * (jobs if is_remote(spark) else spark.sparkContext.defaultParallelism)
+            for begin in range(0, len(parts), at_once):
+                some = parts[begin:begin + at_once]
+                tasks = [(url, endpoint, objects) for _, objects in some]
+                for (number, _), rows in zip(some, answers(spark, module, "highwater.dst.bulk.footers", "as_json", tasks)):
+                    yield number, [(key, size, reason, base64.b64decode(body)) for key, size, reason, body in rows]
+
+    return engine
