@@ -145,6 +145,14 @@ def decode(kind: Any, body: bytes, field: str = "message") -> Any:
         raise DamagedMessage(f"not a {kind.DESCRIPTOR.name}: {error}", 0, field) from None
 
 
+def fill(message: Any, body: bytes, field: str = "message") -> None:
+    """Decode into an empty message. Raises DamagedMessage."""
+    try:
+        message.ParseFromString(body)
+    except DecodeError as error:
+        raise DamagedMessage(f"not a {message.DESCRIPTOR.name}: {error}", 0, field) from None
+
+
 def encode(message: Message) -> bytes:
     """Return its bytes: known fields in the order of their numbers, then unknown ones as they came."""
     return message.SerializeToString(deterministic=True)

@@ -36,11 +36,10 @@ async def metadata(rows: Rows, query: Query, cache: Cache, most_bytes: int, brea
     """Return the QueryMetadataResponse. Raises AnswerTooLarge, and what `search` raises."""
     answer, size = QueryResponse(), 0
     for found in search(rows, query, cache):
-        for block in blocks_of(found, query.labels):
+        for block in blocks_of(found, query.labels, answer.blocks.add):
             size += block.ByteSize()
             if size > most_bytes:
                 raise AnswerTooLarge(most_bytes)
-            answer.blocks.append(block)
         await breath()
     return answer
 

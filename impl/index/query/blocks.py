@@ -4,11 +4,11 @@ Blocks come in the order of tenants, shards, partitions, ULIDs. Of a dataset's l
 set that satisfies the matchers; without requested labels it has none.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from highwater.impl.codecs.index.labels import flat, positions
-from highwater.impl.codecs.index.messages import BlockMeta, decode
+from highwater.impl.codecs.index.messages import BlockMeta, fill
 from highwater.impl.codecs.index.strings import Fresh
 from highwater.impl.index.query.found import Found
 from highwater.impl.index.query.matching import Pair
@@ -23,8 +23,10 @@ def projected(sets: Sequence[Sequence[Pair]], names: Sequence[int]) -> list[int]
     return flat(groups)
 
 
-def blocks_of(found: Found, labels: Sequence[str]) -> Iterator[Any]:
-    """Yield a BlockMeta for each block of a unit that has a matching dataset, in the order of their ULIDs."""
+def blocks_of(found: Found, labels: Sequence[str], new: Callable[[], Any] = BlockMeta) -> Iterator[Any]:
+    """Yield a BlockMeta for each block of a unit that has a matching dataset, in the order of their ULIDs. `new` makes an empty
+    one.
+    """
     columns = found.columns
     table = columns.strings
     names = [table.index[name] for name in labels if name and name in table.index]
@@ -34,9 +36,9 @@ def blocks_of(found: Found, labels: Sequence[str]) -> Iterator[Any]:
     for block, place, of in zip(columns.block[found.hits].tolist(), columns.place[found.hits].tolist(),
                                 columns.labels[found.hits].tolist()):
         chosen.setdefault(block, []).append((place, of))
-    decoded = {number: decode(BlockMeta, columns.blocks[number]) for number in chosen}
-    for number in sorted(chosen, key=lambda number: decoded[number].id):
-        made, texts = decoded[number], Fresh(table.strings)
+    for number in sorted(chosen, key=columns.keys.__getitem__):
+        made, texts = new(), Fresh(table.strings)
+        fill(made, columns.blocks[number])
         datasets = [made.datasets[place] for place, _ in chosen[number]]
         del made.datasets[:]
         made.tenant, made.created_by = texts.number_of(made.tenant), texts.number_of(made.created_by)

@@ -7,6 +7,7 @@ of strings has only grown.
 """
 
 from collections import OrderedDict
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ class Columns(NamedTuple):
 
     strings: Table
     blocks: tuple[bytes, ...]  # their rows
+    keys: tuple[bytes, ...]  # and the keys of these
     numbers: dict[bytes, int]  # key of a row -> the block's number
     block: Any  # the number of the dataset's block
     place: Any  # its place in the block
@@ -45,7 +47,7 @@ class Columns(NamedTuple):
 
 
 ARRAYS = ("block", "place", "min_ms", "max_ms", "tenant", "labels")
-NONE = Columns(EMPTY, (), {}, *np.zeros((len(ARRAYS), 0), np.int64), {}, (), label_sets(()), *np.zeros((2, 0), np.int64))
+NONE = Columns(EMPTY, (), (), {}, *np.zeros((len(ARRAYS), 0), np.int64), {}, (), label_sets(()), *np.zeros((2, 0), np.int64))
 
 
 def read(rows: Rows, unit: Unit, before: Columns = NONE) -> Columns:
@@ -68,9 +70,9 @@ def reduced(columns: Columns, kept: Any) -> Columns:
     chosen = kept[columns.block]
     arrays = {name: getattr(columns, name)[chosen] for name in ARRAYS}
     arrays["block"] = renumbered[arrays["block"]]
-    blocks = tuple(body for body, is_kept in zip(columns.blocks, kept.tolist()) if is_kept)
+    blocks, keys = (tuple(compress(several, kept.tolist())) for several in (columns.blocks, columns.keys))
     numbers = {key: int(renumbered[number]) for key, number in columns.numbers.items() if kept[number]}
-    return columns._replace(blocks=blocks, numbers=numbers, **arrays)
+    return columns._replace(blocks=blocks, keys=keys, numbers=numbers, **arrays)
 
 
 def added(columns: Columns, new: list[tuple[bytes, bytes]]) -> Columns:
@@ -87,7 +89,8 @@ def added(columns: Columns, new: list[tuple[bytes, bytes]]) -> Columns:
             found.append((number, place, *times, of.tenant, labels))
     more = np.array(found, dtype=np.int64).reshape(-1, len(ARRAYS)).T
     arrays = {name: np.concatenate((getattr(columns, name), of)) for name, of in zip(ARRAYS, more)}
-    larger = columns._replace(blocks=(*columns.blocks, *(body for _, body in new)), numbers=numbers, lists=lists, **arrays)
+    keys, blocks = (*columns.keys, *(key for key, _ in new)), (*columns.blocks, *(body for _, body in new))
+    larger = columns._replace(blocks=blocks, keys=keys, numbers=numbers, lists=lists, **arrays)
     return larger if len(lists) == len(columns.lists) else with_sets(larger)
 
 
@@ -107,28 +110,35 @@ class Cache:
         self.datasets, self.held = datasets, 0
         self.units: OrderedDict[Unit, tuple[bytes | None, int, Columns]] = OrderedDict()
         self.last: Rows | None = None  # whose units are known
+        self.now: dict[Unit, Columns] = {}  # of units as they are in `last`; each is in `units`, too
         self.found: dict[tuple[str, ...], list[tuple[Unit, Times]]] = {}  # tenants -> their units in `last`
 
     def units_in(self, rows: Rows, tenants: tuple[str, ...]) -> list[tuple[Unit, Times]]:
         """Return the units of these tenants. Rows that nobody changes are looked through once; see kv.View."""
         if self.last is not rows or len(self.found) > MOST_ASKED:
-            self.last, self.found = (rows if type(rows) is View and self.datasets else None), {}
+            self.last, self.found, self.now = (rows if type(rows) is View and self.datasets else None), {}, {}
         if tenants not in self.found:
             self.found[tenants] = list(all_units(rows, tenants))
         return self.found[tenants]
 
     def columns(self, rows: Rows, unit: Unit, times: Times) -> Columns:
         """Return the columns of a unit as it is in `rows`."""
+        if self.last is rows and unit in self.now:
+            self.units.move_to_end(unit)
+            return self.now[unit]
         made = rows.get(row.index_key(unit, row.INCARNATION))
         kept = self.units.get(unit)
         if kept is not None and kept[:2] == (made, times.version):
             self.units.move_to_end(unit)
+            if self.last is rows:
+                self.now[unit] = kept[2]
             return kept[2]
         found = read(rows, unit, kept[2] if kept is not None and kept[0] == made else NONE)
         self.keep(unit, made, times.version, found)
         return found
 
     def keep(self, unit: Unit, made: bytes | None, version: int, columns: Columns) -> None:
+        self.now.pop(unit, None)
         if unit in self.units:
             self.held -= cost(self.units.pop(unit)[2])
         if cost(columns) > self.datasets:
@@ -136,7 +146,9 @@ class Cache:
         self.units[unit] = made, version, columns
         self.held += cost(columns)
         while self.held > self.datasets:
-            self.held -= cost(self.units.popitem(last=False)[1][2])
+            gone, (_, _, its) = self.units.popitem(last=False)
+            self.now.pop(gone, None)
+            self.held -= cost(its)
 
 
 def cost(columns: Columns) -> int:
