@@ -110,24 +110,26 @@ def imported(table: Table, block: Any) -> tuple[Any, tuple[str, ...]]:
     return own, tuple(new)
 
 
-class Fresh:
-    """A table of a block's own, which grows from "" on as references into a shard's table are moved into it."""
+def fresh_table(strings: Sequence[str]) -> tuple[dict[str, int], Callable[[int], int]]:
+    """Return a table of a block's own, from "" on, and the function that moves a reference into a shard's table into it. That
+    raises UnknownString."""
+    fresh, count = {"": 0}, len(strings)
+    put = fresh.setdefault
 
-    def __init__(self, strings: Sequence[str]):
-        self.strings, self.fresh = strings, {"": 0}
+    def number_of(reference: int) -> int:
+        if not 0 <= reference < count:
+            raise UnknownString(f"reference {reference} into a table of {count} strings", field=".strings")
+        return put(strings[reference], len(fresh))
 
-    def number_of(self, reference: int) -> int:
-        """Return the number of a string of the shard in the fresh table. Raises UnknownString."""
-        if not 0 <= reference < len(self.strings):
-            raise UnknownString(f"reference {reference} into a table of {len(self.strings)} strings", field=".strings")
-        return self.fresh.setdefault(self.strings[reference], len(self.fresh))
+    return fresh, number_of
 
 
 def exported(strings: Sequence[str], block: Any) -> Any:
     """Return a shard's block with a table of its own, from "" on, in the order of the references. Raises UnknownString."""
-    own, table = copied(block), Fresh(strings)
-    mapped(own, table.number_of)
-    own.string_table[:] = list(table.fresh)
+    own = copied(block)
+    fresh, number_of = fresh_table(strings)
+    mapped(own, number_of)
+    own.string_table[:] = list(fresh)
     return own
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from highwater.impl.codecs.index.labels import flat, positions
 from highwater.impl.codecs.index.messages import BlockMeta, fill
-from highwater.impl.codecs.index.strings import Fresh
+from highwater.impl.codecs.index.strings import fresh_table
 from highwater.impl.index.query.found import Found
 from highwater.impl.index.query.matching import Pair
 
@@ -37,17 +37,26 @@ def blocks_of(found: Found, labels: Sequence[str], new: Callable[[], Any] = Bloc
                                 columns.labels[found.hits].tolist()):
         chosen.setdefault(block, []).append((place, of))
     for number in sorted(chosen, key=columns.keys.__getitem__):
-        made, texts = new(), Fresh(table.strings)
+        made, (fresh, number_of) = new(), fresh_table(table.strings)
         fill(made, columns.blocks[number])
-        datasets = [made.datasets[place] for place, _ in chosen[number]]
-        del made.datasets[:]
-        made.tenant, made.created_by = texts.number_of(made.tenant), texts.number_of(made.created_by)
-        for dataset, (_, of) in zip(datasets, chosen[number]):
-            dataset.tenant, dataset.name = texts.number_of(dataset.tenant), texts.number_of(dataset.name)
+        only(made.datasets, [place for place, _ in chosen[number]])
+        made.tenant, made.created_by = number_of(made.tenant), number_of(made.created_by)
+        for dataset, (_, of) in zip(made.datasets, chosen[number]):
+            dataset.tenant, dataset.name = number_of(dataset.tenant), number_of(dataset.name)
             own = list(shown.get(of, ()))
             for at in references.get(of, ()):
-                own[at] = texts.number_of(own[at])
+                own[at] = number_of(own[at])
             dataset.labels[:] = own
-        made.datasets.extend(datasets)
-        made.string_table[:] = list(texts.fresh)
+        made.string_table[:] = list(fresh)
         yield made
+
+
+def only(datasets: Any, places: list[int]) -> None:
+    """Remove all datasets but those at these places, which ascend."""
+    end = len(datasets)
+    for place in reversed(places):
+        if place + 1 < end:
+            del datasets[place + 1:end]
+        end = place
+    if end:
+        del datasets[:end]
