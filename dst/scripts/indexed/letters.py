@@ -211,10 +211,10 @@ async def a_letter_that_is_too_long_is_not_read(alone: Alone) -> None:
 
 
 class AtOnce:
-    """A task of a script that has run to its end, or raised an error, when it is awaited."""
+    """A task of a script that runs to its end when it is awaited. What it has raised it raises again."""
 
     def __init__(self, work: Any):
-        self.work, self.cancelled = work, False
+        self.work, self.cancelled, self.error = work, False, None
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -223,9 +223,14 @@ class AtOnce:
         return self.ended().__await__()
 
     async def ended(self) -> None:
-        if self.work is not None:
-            work, self.work = self.work, None
-            await work
+        work, self.work = self.work, None
+        try:
+            if work is not None:
+                await work
+        except StoreError as error:
+            self.error = error
+        if self.error is not None:
+            raise self.error
 
 
 async def a_sweep_takes_all_pages(alone: Alone) -> None:

@@ -2,26 +2,37 @@
 
 from typing import Any
 
-from highwater.dst.script import Alone, Script, fails_with, same
+from highwater.dst.script import Alone, Script, check, fails_with, same
 from highwater.dst.scripts.indexed.one import SMALL, START_S, OneNode, at, block, opened, says, ulid
+from highwater.dst.scripts.replicated.disks import ScriptDisk
+from highwater.dst.scripts.replicated.node import world_of
+from highwater.impl.codecs.index import entries, snapshot
 from highwater.impl.codecs.index import rows as row
+from highwater.impl.codecs.index.entries import UnknownEntry
 from highwater.impl.codecs.index.messages import (
+    AddBlock,
     BlockMeta,
     Dataset,
+    GetPlan,
     PollRequest,
     Truncate,
     encode,
 )
 from highwater.impl.codecs.index.partitions import WINDOW_S, Partition
 from highwater.impl.codecs.index.rows import Times, Unit
-from highwater.impl.index import config, truncate, units, validate
+from highwater.impl.codecs.index.snapshot import Position
+from highwater.impl.index import config, machine, replicated, truncate, units, validate
+from highwater.impl.index.answers import Answer
 from highwater.impl.index.config import Config, ConfigRefused, Level, S
-from highwater.impl.index.kv import under
+from highwater.impl.index.kv import MemoryKV, View, under
 from highwater.impl.index.library import Index, InvalidArgument, PollAgain, TooLate
+from highwater.impl.index.machine import Entry, EntryMissing, Machine
+from highwater.impl.index.replicated import Result
 from highwater.impl.index.tombstones import all_of
 from highwater.impl.raft.faults import LeadershipLost, NotLeader
+from highwater.impl.raft.machine import Command
 
-SIX = START_S * S
+SIX = NOW = START_S * S
 
 
 def told(block: Any) -> bytes:
@@ -166,6 +177,62 @@ async def the_horizon_refuses_what_is_older(alone: Alone) -> None:
     await refused(alone, index, block(3, 1000, tenant="-"), "the tenant may not be called '-'", past_horizon=True)
 
 
+async def entries_are_checked_when_they_are_applied(alone: Alone) -> None:
+    index = opened(alone)
+    raised = await alone.raises(InvalidArgument, index._proposed(AddBlock(metadata=block(1, min_time=0))))
+    same((str(raised), [*units.visible(index.node.value)]), ("min_time 0 and max_time 2000 are no range of times after 0", []))
+    for body in (b"", bytes(7)):
+        says(UnknownEntry, "byte 0, time: the entry has no time",
+             lambda body=body: replicated.applied_to(View(), Command(1, 1, body), SMALL))
+    same(replicated.stamped(5, GetPlan()), bytes(7) + b"\5" + b"\0\0\0\2")
+    after, result = replicated.applied_to(View(), Command(3, 2, replicated.stamped(NOW, AddBlock(metadata=block(1)))), SMALL)
+    same((result, machine.applied(after), machine.clock_ns(after)), (Result(2, Answer()), (2, 3), NOW))
+    earlier = replicated.applied_to(after, Command(4, 2, replicated.stamped(5, GetPlan())), SMALL)[0]
+    same((machine.clock_ns(earlier), machine.applied(View()), machine.clock_ns(View())), (NOW + 1, (0, 0), 0))
+
+
+async def a_state_is_dumped_and_loaded(alone: Alone) -> None:
+    index = opened(alone)
+    await index.add(block(1))
+    content = replicated.dump(index.node.value)
+    same([*replicated.load(content).range(b"", None)], [*index.node.value.range(b"", None)])
+    same(snapshot.decode(content)[0], Position(1, 1, ()))
+    again = replicated.applied_to(replicated.load(content), Command(2, 1, replicated.stamped(NOW, AddBlock(metadata=block(2)))),
+                                  SMALL)[0]
+    same((len([*units.visible(again)]), len([*units.visible(index.node.value)])), (2, 1))
+    same((replicated.machine(SMALL).level, [*replicated.machine(SMALL).initial.range(b"", None)]), (1, []))
+
+
+async def a_machine_takes_each_entry_once(alone: Alone) -> None:
+    of = Machine(MemoryKV(), SMALL)
+    add = Entry(1, 7, NOW, entries.entry(AddBlock(metadata=block(1))))
+    for entry, answer in ((add, Answer()), (add, None), (Entry(2, 7, NOW, b""), Answer()), (Entry(1, 7, NOW, b""), None)):
+        same((of.apply(entry),), (answer,))
+    says(EntryMissing, "entry 4 came after entry 2", lambda: of.apply(Entry(4, 7, NOW, b"")))
+    says(UnknownEntry, "byte 0, kind: 1 bytes are too few for an entry", lambda: of.apply(Entry(3, 7, NOW, b"x")))
+    position, rows = of.snapshot((1, 2))
+    same(position, Position(2, 7, (1, 2)))
+    same(of.dump(), snapshot.stream(rows)[0])
+    other = Machine(MemoryKV(), SMALL)
+    other.apply(Entry(1, 1, NOW, entries.entry(AddBlock(metadata=block(2)))))
+    other.restore(rows)
+    same((other.dump(), other.apply(add)), (of.dump(), None))
+    says(ConfigRefused, "jobs is 0, and has to be positive", lambda: Machine(MemoryKV(), SMALL._replace(jobs=0)))
+
+
+async def an_index_is_opened_on_its_folder(alone: Alone) -> None:
+    at(alone, 0)
+    disk = ScriptDisk()
+    async with Index.open(world_of(alone, disk), SMALL) as index:
+        same((index.config, index.node.state.me, index.node.stopped, index.polling), (SMALL, "1", "", None))
+        same((index.most_answer_bytes, index.cache.datasets, index.now_ns()), (16 << 20, 2_000_000, NOW))
+    check(index.node.stopped, "the node is closed with its index")
+    async with Index.open(world_of(alone, ScriptDisk())) as usual:
+        same(usual.config, Config())
+    opening = Index.open(world_of(alone, ScriptDisk()), SMALL._replace(jobs=0))
+    await alone.raises(ConfigRefused, opening.__aenter__())
+
+
 async def answers_that_nobody_knows_are_raised(alone: Alone) -> None:
     index = opened(alone)
     for error in (LeadershipLost("gone"), NotLeader("a", "b")):
@@ -282,5 +349,7 @@ async def a_dropped_unit_is_forgotten_late(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     a_block_is_added_once_and_read, the_times_of_a_unit_widen, bad_blocks_are_refused, bad_datasets_are_refused,
-    the_horizon_refuses_what_is_older, answers_that_nobody_knows_are_raised, numbers_that_break_a_promise_are_refused,
+    the_horizon_refuses_what_is_older, entries_are_checked_when_they_are_applied,
+    a_state_is_dumped_and_loaded, a_machine_takes_each_entry_once, an_index_is_opened_on_its_folder,
+    answers_that_nobody_knows_are_raised, numbers_that_break_a_promise_are_refused,
     a_unit_is_dropped_as_it_was_read, a_truncation_that_names_no_unit_is_refused, a_dropped_unit_is_forgotten_late)
