@@ -12,5 +12,5 @@ COUNT = 2  # of each file: there are many
 
 
 def checks() -> Iterator[Check]:
-    yield Check(STEM, "mutation", f"{COUNT} small mistakes in each file of impl/index and its codecs: a run fails, or the mistake "
-                "is listed", mutation.of_rooms, (wanted.INDEXED, SCENARIOS, COUNT), weight=12)
+    yield Check(STEM, "mutation", f"{COUNT} small mistakes in each file of impl/index and its codecs: a run fails, or the "
+                "mistake is listed", mutation.of_rooms, (wanted.INDEXED, SCENARIOS, COUNT), weight=12)
