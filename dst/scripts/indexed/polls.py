@@ -180,6 +180,27 @@ async def a_worker_that_ends_a_job_gets_no_job_that_is_over(alone: Alone) -> Non
     same(known(index), [ulid(1)])
 
 
+async def a_report_after_the_lease_keeps_the_job(alone: Alone) -> None:
+    """Nobody else has the job yet. It takes no room from the jobs that the worker asks for, and it does not pause."""
+    index = opened(alone, ONE._replace(failures=1))
+    for number in (1, 2):
+        await index.add(block(number))
+    at(alone, 2)
+    await poll(index, 1)
+    answer = await poll(index, 1)
+    (job,), token = answer.compaction_jobs, answer.assignments[0].token
+    at(alone, 4)
+    await poll(index, 0, report(job, IN_PROGRESS, token))
+    at(alone, 5)
+    await index.add(block(3))
+    await poll(index, 2)
+    at(alone, 30)
+    answer = await poll(index, 1, report(job, IN_PROGRESS, token))
+    same(([one.name == job.name for one in answer.compaction_jobs], answer.assignments[-1].token), ([False], token))
+    state = jobs.state(index.node.value, job.name)
+    same((state.paused, state.heard, state.failures, state.lease_expires_at), (False, True, 0, NOW + 40 * S))
+
+
 async def failed_jobs_make_room(alone: Alone) -> None:
     """Two jobs are allowed, and fail twice. The first poll lets them pause; a later one gives one up for a new job."""
     config = ONE._replace(jobs=2)
@@ -442,7 +463,8 @@ async def polls_take_turns(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     a_job_is_planned_handed_out_and_ended, a_result_that_breaks_a_rule_ends_no_job, a_poll_does_several_things,
-    a_worker_that_ends_a_job_gets_no_job_that_is_over, failed_jobs_make_room, one_poll_gives_up_no_more_than_it_needs,
+    a_worker_that_ends_a_job_gets_no_job_that_is_over, a_report_after_the_lease_keeps_the_job, failed_jobs_make_room,
+    one_poll_gives_up_no_more_than_it_needs,
     a_job_carries_tombstones_until_one_is_confirmed, a_result_of_a_dropped_unit_is_buried, a_dropped_unit_ends_its_jobs,
     a_plan_changes_what_is_still_as_it_was, a_plan_adds_no_more_jobs_than_there_may_be,
     a_plan_carries_only_tombstones_that_are_free, a_job_without_a_plan_ends_without_one, polls_take_turns)
