@@ -20,8 +20,8 @@ from highwater.impl.codecs.index.messages import (
     UpdatePlan,
 )
 from highwater.impl.codecs.index.names import compacted_id, job_name
-from highwater.impl.codecs.index.partitions import WINDOW_S
-from highwater.impl.codecs.index.rows import Block, Queued
+from highwater.impl.codecs.index.partitions import WINDOW_S, Partition
+from highwater.impl.codecs.index.rows import Block, Queued, Times, Unit
 from highwater.impl.index import jobs, queue, removed, tombstones, units
 from highwater.impl.index.config import Level, S
 from highwater.impl.index.kv import Writing, under
@@ -102,6 +102,7 @@ async def a_job_is_planned_handed_out_and_ended(alone: Alone) -> None:
     result = result_of(job, 5, ("d1", "d2"))
     done = await poll(index, 1, report(job, SUCCESS, 5, (result,)))
     same((done.ByteSize(), known(index)), (0, [result.id]))
+    same(units.times(index.node.value, Unit(Partition(NOW), "t", 1)), Times(1000, 2000, 5))
     same(([*jobs.states(index.node.value)], jobs.plan(index.node.value, name)), ([], None))
     same(waiting(index), [Queued(index.node.index, result.id, NOW + 9 * S + 1, 1, 1, "t")])
     same([of.string_table[of.datasets[0].name] for of in await index.get("t", 1, [result.id])], ["d1"])
@@ -182,23 +183,22 @@ async def a_worker_that_ends_a_job_gets_no_job_that_is_over(alone: Alone) -> Non
 
 async def a_report_after_the_lease_keeps_the_job(alone: Alone) -> None:
     """Nobody else has the job yet. It takes no room from the jobs that the worker asks for, and it does not pause."""
-    index = opened(alone, ONE._replace(failures=1))
-    for number in (1, 2):
-        await index.add(block(number))
-    at(alone, 2)
-    await poll(index, 1)
-    answer = await poll(index, 1)
-    (job,), token = answer.compaction_jobs, answer.assignments[0].token
-    at(alone, 4)
-    await poll(index, 0, report(job, IN_PROGRESS, token))
-    at(alone, 5)
-    await index.add(block(3))
-    await poll(index, 2)
-    at(alone, 30)
-    answer = await poll(index, 1, report(job, IN_PROGRESS, token))
-    same(([one.name == job.name for one in answer.compaction_jobs], answer.assignments[-1].token), ([False], token))
-    state = jobs.state(index.node.value, job.name)
-    same((state.paused, state.heard, state.failures, state.lease_expires_at), (False, True, 0, NOW + 40 * S))
+    for is_heard in (True, False):
+        index = opened(alone, ONE._replace(failures=1))
+        for number in (1, 2):
+            await index.add(block(number))
+        at(alone, 2)
+        await poll(index, 1)
+        answer = await poll(index, 1)
+        (job,), token = answer.compaction_jobs, answer.assignments[0].token
+        at(alone, 4)
+        if is_heard:
+            await poll(index, 0, report(job, IN_PROGRESS, token))
+        at(alone, 30)
+        answer = await poll(index, 1, report(job, IN_PROGRESS, token))
+        same(([one.name == job.name for one in answer.compaction_jobs], answer.assignments[-1].token), ([False], token))
+        state = jobs.state(index.node.value, job.name)
+        same((state.paused, state.heard, state.failures, state.lease_expires_at), (False, True, 0, NOW + 40 * S))
 
 
 async def failed_jobs_make_room(alone: Alone) -> None:
