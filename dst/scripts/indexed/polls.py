@@ -122,8 +122,11 @@ async def a_result_that_breaks_a_rule_ends_no_job(alone: Alone) -> None:
     job, token = await handed(alone, index, 2)
     bad = result_of(job, 5)
     bad.min_time = 0
-    raised = await alone.raises(InvalidArgument, poll(index, 1, report(job, SUCCESS, token, (bad,))))
-    same(str(raised), "min_time 0 and max_time 2000 are no range of times after 0")
+    good, other = report(job, SUCCESS, token, (result_of(job, 5),)), report(JobPlan(name="other"), IN_PROGRESS, 1)
+    for reports in ((report(job, SUCCESS, token, (bad,)),), (report(job, SUCCESS, token, (result_of(job, 5), bad)),),
+                    (other, report(job, SUCCESS, token, (bad,))), (good, report(JobPlan(name="other"), SUCCESS, 1, (bad,)))):
+        raised = await alone.raises(InvalidArgument, poll(index, 1, *reports))
+        same((str(raised), known(index)), ("min_time 0 and max_time 2000 are no range of times after 0", [ulid(1)]))
     for wrong in ((), (block(5, 7, level=1),), (block(5, level=2),), (result_of(job, 5), result_of(job, 5))):
         same((await poll(index, 0, report(job, SUCCESS, token, wrong))).ByteSize(), 0)
         same((known(index), jobs.state(index.node.value, job.name) is not None), ([ulid(1)], True))
