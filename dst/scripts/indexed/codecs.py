@@ -272,6 +272,7 @@ async def damaged_snapshots_are_refused(alone: Alone) -> None:
     def made(head: bytes = head, packed: bytes = packed, size: int = 0, count: int = 3) -> bytes:
         return sealed(head + struct.pack(">Q", size or len(packed)) + packed + struct.pack(">Q", count))
 
+    whole = len(made())
     same(snapshot.decode(made()), (Position(5, 2, (1,)), ROWS))
     claims = zstandard.ZstdCompressor().compressobj(size=(1 << 36) + 1).compress(b"x" * (1 << 18))
     for wrong, text in (
@@ -280,6 +281,9 @@ async def damaged_snapshots_are_refused(alone: Alone) -> None:
             (file[:end - 1] + b"\1" + file[end:], f"byte {end}, checksum: the CRC-32C does not hold"),
             (made(head[:8] + struct.pack(">I", 19) + head[12:]), "byte 12, header: its length is not that of its parts"),
             (made(head[:8] + struct.pack(">I", 999) + head[12:]), "byte 12, header: its length is not that of its parts"),
+            (made(head[:8] + struct.pack(">I", whole - 31) + head[12:]), "byte 12, header: its length is not that of its parts"),
+            (made(head[:8] + struct.pack(">I", whole - 32) + head[12:]),
+             f"byte {whole - 20}, rows: its length is not that of its parts"),
             (made(struct.pack(">4sIIQQI", b"HWIX", 1, 20, 5, 2, 1)), "byte 32, rows: its length is not that of its parts"),
             (made(size=len(packed) + 1), "byte 40, rows: its length is not that of its parts"),
             (made(count=4), f"byte {len(made()) - 12}, number of rows: 3 rows, and not 4")):

@@ -33,6 +33,9 @@ from highwater.impl.raft.faults import LeadershipLost, NotLeader
 from highwater.impl.raft.machine import Command
 
 SIX = NOW = START_S * S
+HOUR = 3600 * S
+USUAL = Config(168 * HOUR, 192 * HOUR, 15 * S, 3, 600 * S, 10_000, (Level(20, 36 * S), Level(10, 720 * S), Level(10, 3 * HOUR)),
+               10, 5, HOUR)  # what entries mean unless an operator sets other numbers
 
 
 def told(block: Any) -> bytes:
@@ -184,6 +187,7 @@ async def entries_are_checked_when_they_are_applied(alone: Alone) -> None:
     for body in (b"", bytes(7)):
         says(UnknownEntry, "byte 0, time: the entry has no time",
              lambda body=body: replicated.applied_to(View(), Command(1, 1, body), SMALL))
+    same(replicated.applied_to(View(), Command(1, 1, bytes(8)), SMALL)[1], Result(1, Answer()))
     same(replicated.stamped(5, GetPlan()), bytes(7) + b"\5" + b"\0\0\0\2")
     after, result = replicated.applied_to(View(), Command(3, 2, replicated.stamped(NOW, AddBlock(metadata=block(1)))), SMALL)
     same((result, machine.applied(after), machine.clock_ns(after)), (Result(2, Answer()), (2, 3), NOW))
@@ -246,6 +250,7 @@ async def answers_that_nobody_knows_are_raised(alone: Alone) -> None:
 async def numbers_that_break_a_promise_are_refused(alone: Alone) -> None:
     same(config.checked(SMALL), SMALL)
     same(config.checked(Config()), Config())
+    same(Config(), USUAL)
     for changes, text in (
             ({"delay_ns": 100 * S},
              f"delay_ns {100 * S} is not above horizon_ns {100 * S}: a retry could come after its source is "
