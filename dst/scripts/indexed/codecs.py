@@ -209,6 +209,9 @@ async def messages_are_protobuf(alone: Alone) -> None:
     same(decode(BlockMeta, encode(made)), made)
     same(messages.from_json(BlockMeta, messages.to_json(made).encode()), made)
     check('"min_time":"1000"' in messages.to_json(made).replace(" ", ""), "JSON has the names of the table")
+    for status, name in enumerate(("UNSPECIFIED", "IN_PROGRESS", "SUCCESS")):
+        told = messages.from_json(messages.StatusUpdate, b'{"status":"COMPACTION_STATUS_%s"}' % name.encode())
+        same((told.status, f"COMPACTION_STATUS_{name}" in messages.to_json(told) or not status), (status, True))
     for wrong in (b"{", b"\xff", b'{"nothing": 1}'):
         fails_with(DamagedMessage, lambda wrong=wrong: messages.from_json(BlockMeta, wrong))
     fails_with(DamagedMessage, lambda: decode(BlockMeta, b"\x08"))
@@ -281,7 +284,8 @@ async def damaged_snapshots_are_refused(alone: Alone) -> None:
             (file[:end - 1] + b"\1" + file[end:], f"byte {end}, checksum: the CRC-32C does not hold"),
             (made(head[:8] + struct.pack(">I", 19) + head[12:]), "byte 12, header: its length is not that of its parts"),
             (made(head[:8] + struct.pack(">I", 999) + head[12:]), "byte 12, header: its length is not that of its parts"),
-            (made(head[:8] + struct.pack(">I", whole - 31) + head[12:]), "byte 12, header: its length is not that of its parts"),
+            (made(head[:8] + struct.pack(">I", whole - 31) + head[12:]),
+             "byte 12, header: its length is not that of its parts"),
             (made(head[:8] + struct.pack(">I", whole - 32) + head[12:]),
              f"byte {whole - 20}, rows: its length is not that of its parts"),
             (made(struct.pack(">4sIIQQI", b"HWIX", 1, 20, 5, 2, 1)), "byte 32, rows: its length is not that of its parts"),
