@@ -284,6 +284,8 @@ async def letters_are_shown(alone: Alone) -> None:
         Letter(rejected, "rejected", len(BODY), there[rejected].last_modified_ms, "",
                f"byte 0, letter: it has the block of {KEY!r}"),
         Letter(aside, "aside", len(BODY), there[aside].last_modified_ms, ulid(1), "")])
+    await alone.real.put("dlq/x", bytes(4 << 20))
+    check((await kept.letters(alone.world.store))[1].wrong.startswith("byte 0, letter:"), "a letter of the longest length is read")
     alone.fails("get", KEY, lambda: alone.real.delete(KEY))
     same([one.key for one in await kept.letters(alone.world.store)], ["dlq/x", rejected, aside])
 

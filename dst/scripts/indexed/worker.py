@@ -20,7 +20,7 @@ from highwater.impl.codecs.index.partitions import WINDOW_S
 from highwater.impl.errors import NotFound, OutcomeUnknown, Unavailable
 from highwater.impl.index.compaction import merge
 from highwater.impl.index.compaction.merge import DamagedObject, Source
-from highwater.impl.index.compaction.worker import JobLost, Options, Worker
+from highwater.impl.index.compaction.worker import USUAL, JobLost, Options, Worker
 from highwater.impl.index.config import S
 from highwater.impl.raft.faults import NotLeader
 
@@ -218,9 +218,15 @@ async def sources_that_are_gone_or_damaged_fail_the_job(alone: Alone) -> None:
     await alone.real.put(PATHS[2], b"damaged")
     of, told = worker(alone, given(), LEASE)
     same((await of.once(), alone.counted, len(told.asked)), (True, ["index_jobs_failed"] * 2, 2))
+    lost = source(2, (("a", "x", b"1"),)).block
+    lost.datasets[0].name = 99
+    await alone.real.put(PATHS[2], with_footer(lost, b"head1").body)
+    of, told = worker(alone, given(), LEASE)
+    same((await of.once(), alone.counted, len(told.asked)), (True, ["index_jobs_failed"] * 3, 2))
     unnamed = PollResponse(compaction_jobs=[job()])
     of, told = worker(alone, unnamed)
-    same((await of.once(), alone.counted, alone.warnings[-1]), (True, ["index_jobs_failed"] * 3, "job j: 'j'"))
+    same((await of.once(), alone.counted, alone.warnings[-1]), (True, ["index_jobs_failed"] * 4, "job j: 'j'"))
+    same(USUAL, Options(5_000, 5_000, 10))
 
 
 async def a_report_is_repeated_after_an_error(alone: Alone) -> None:
