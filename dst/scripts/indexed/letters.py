@@ -244,7 +244,10 @@ async def a_sweep_takes_all_pages(alone: Alone) -> None:
         return tasks[-1]
 
     alone.spawn = spawn  # pyright: ignore[reportAttributeAccessIssue]
-    adds = Adds()
+    adds = Adds(*[LeadershipLost("lost")] * 1_003)
+    await swept(alone, adds).sweep()
+    same((alone.counted, adds.answers, alone.sent().count("list dlq")), (["dead_letters_left"] * 1_003, [], 2))
+    tasks.clear()
     await swept(alone, adds).sweep()
     same((adds.added, await keys(alone)), ([ulid(number) for number in range(1_003)], []))
     same((alone.sent().count("list dlq"), [task.cancelled for task in tasks]), (2, [True] * 4))
@@ -285,7 +288,8 @@ async def letters_are_shown(alone: Alone) -> None:
                f"byte 0, letter: it has the block of {KEY!r}"),
         Letter(aside, "aside", len(BODY), there[aside].last_modified_ms, ulid(1), "")])
     await alone.real.put("dlq/x", bytes(4 << 20))
-    check((await kept.letters(alone.world.store))[1].wrong.startswith("byte 0, letter:"), "a letter of the longest length is read")
+    long = (await kept.letters(alone.world.store))[1]
+    check(long.wrong.startswith("byte 0, letter:"), "a letter of the longest length is read")
     alone.fails("get", KEY, lambda: alone.real.delete(KEY))
     same([one.key for one in await kept.letters(alone.world.store)], ["dlq/x", rejected, aside])
 

@@ -112,6 +112,17 @@ async def an_answer_has_the_labels_that_are_asked_for(alone: Alone) -> None:
     same((list(answer.blocks[0].datasets[0].labels), list(answer.blocks[0].string_table)[4:]), ([1, 4, 5], ["k", "x"]))
 
 
+async def a_label_without_a_name_is_not_shown(alone: Alone) -> None:
+    index = opened(alone)
+    await index.add(made(1, ("t", "z", 1, 1, (("", "x"), ("k", "y")))))
+    answer = await index.query(asked("t", labels=["", "k"]))
+    (only,) = answer.blocks
+    same((list(only.datasets[0].labels), list(only.string_table)), ([1, 4, 5], ["", "w", "t", "z", "k", "y"]))
+    request = LabelsRequest(tenant_id=["t"], start_time=1, end_time=9, query="{}", labels=["", "k"])
+    (found_,) = (await index.query_labels(request)).labels
+    same([(one.name, one.value) for one in found_.labels], [("", ""), ("k", "y")])
+
+
 async def label_sets_of_an_answer(alone: Alone) -> None:
     index = await filled(alone)
 
@@ -285,6 +296,7 @@ async def a_unit_that_is_made_again_is_read_again(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    a_query_has_its_tenants_datasets_of_its_times, an_answer_has_the_labels_that_are_asked_for, label_sets_of_an_answer,
+    a_query_has_its_tenants_datasets_of_its_times, an_answer_has_the_labels_that_are_asked_for,
+    a_label_without_a_name_is_not_shown, label_sets_of_an_answer,
     bad_questions_are_refused, an_answer_that_is_too_large_is_refused, tenants_and_their_times, units_are_found_by_jumps,
     columns_follow_a_unit, a_cache_answers_as_the_rows_do, a_unit_that_is_made_again_is_read_again)
