@@ -133,6 +133,7 @@ async def label_sets_of_an_answer(alone: Alone) -> None:
 
     same(await values(labels=["q", "k"]), [(("q", ""), ("k", "")), (("q", ""), ("k", "x")), (("q", "2"), ("k", "y"))])
     same(await values(labels=["k"], query='{q="2"}'), [(("k", "y"),)])
+    same(await values(labels=["k"], shards=[2]), [(("k", "x"),), (("k", "y"),)])
     same(await values(labels=["k"], end_time=99), [])
     same(await values(labels=[]), [])
     same(await values(labels=["none", ""], tenant_id=["u"]), [(("none", ""), ("", ""))])
