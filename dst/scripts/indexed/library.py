@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from highwater.dst.script import Alone, Script, check, fails_with, same
+from highwater.dst.script import MANY, Alone, Script, check, fails_with, same
 from highwater.dst.scripts.indexed.one import SMALL, START_S, OneNode, at, block, opened, says, ulid
 from highwater.dst.scripts.replicated.disks import ScriptDisk
 from highwater.dst.scripts.replicated.node import world_of
@@ -91,6 +91,18 @@ def rewritten(made: Any) -> Any:
                                       labels=[1, table.index("kind"), table.index("cpu")]))
     again.string_table[:] = table
     return again
+
+
+async def many_blocks_are_read(alone: Alone) -> None:
+    index = opened(alone)
+    every = [ulid(number) for number in range(MANY)]
+    for number in range(MANY):
+        await index.add(block(number))
+    same([of.id for of in await index.get("", 1, [*every[::-1], every[5], every[5]])], [*every[::-1], every[5], every[5]])
+    same([one for _, one in units.visible(index.node.value)], every)
+    same(units.times(index.node.value, Unit(Partition(SIX), "", 1)), Times(1000, 2000, MANY))
+    content = replicated.dump(index.node.value)
+    same([*replicated.load(content).range(b"", None)], [*index.node.value.range(b"", None)])
 
 
 async def the_times_of_a_unit_widen(alone: Alone) -> None:
@@ -353,8 +365,8 @@ async def a_dropped_unit_is_forgotten_late(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    a_block_is_added_once_and_read, the_times_of_a_unit_widen, bad_blocks_are_refused, bad_datasets_are_refused,
-    the_horizon_refuses_what_is_older, entries_are_checked_when_they_are_applied,
+    a_block_is_added_once_and_read, many_blocks_are_read, the_times_of_a_unit_widen, bad_blocks_are_refused,
+    bad_datasets_are_refused, the_horizon_refuses_what_is_older, entries_are_checked_when_they_are_applied,
     a_state_is_dumped_and_loaded, a_machine_takes_each_entry_once, an_index_is_opened_on_its_folder,
-    answers_that_nobody_knows_are_raised, numbers_that_break_a_promise_are_refused,
-    a_unit_is_dropped_as_it_was_read, a_truncation_that_names_no_unit_is_refused, a_dropped_unit_is_forgotten_late)
+    answers_that_nobody_knows_are_raised, numbers_that_break_a_promise_are_refused, a_unit_is_dropped_as_it_was_read,
+    a_truncation_that_names_no_unit_is_refused, a_dropped_unit_is_forgotten_late)

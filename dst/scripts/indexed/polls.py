@@ -168,6 +168,37 @@ async def a_poll_does_several_things(alone: Alone) -> None:
     same(len([*jobs.states(index.node.value)]), 6)
 
 
+async def many_jobs_are_handed_out_and_ended(alone: Alone) -> None:
+    index = opened(alone, ONE._replace(jobs=99, tombstones=30, levels=(Level(1, S),)))
+    for number in range(50):
+        await index.add(block(number))
+    at(alone, 2)
+    await poll(index, 99)
+    same((len([*jobs.states(index.node.value)]), waiting(index)), (50, []))
+    answer = await poll(index, 99)
+    token = index.node.index - 1
+    same((len({one.name for one in answer.compaction_jobs}), [(one.name, one.token) for one in answer.assignments]),
+         (50, [(one.name, token) for one in answer.compaction_jobs]))
+    goes_on = await poll(index, 0, *(report(job, IN_PROGRESS, token) for job in answer.compaction_jobs))
+    same([one.name for one in goes_on.assignments], [one.name for one in answer.compaction_jobs])
+    results = [result_of(job, number) for number, job in enumerate(answer.compaction_jobs)]
+    await poll(index, 0, *(report(job, SUCCESS, token, (made,)) for job, made in zip(answer.compaction_jobs, results)))
+    same((known(index), [*jobs.states(index.node.value)]), (sorted(of.id for of in results), []))
+    at(alone, 250)
+    for number in (1, 2):
+        await index.add(block(number, 250))
+    at(alone, 252)
+    await poll(index, 2)
+    answer = await poll(index, 2)
+    same([len(job.tombstones) for job in sorted(answer.compaction_jobs, key=lambda job: job.source_blocks[0])], [30, 20])
+    await poll(index, 0, *(report(job, SUCCESS, answer.assignments[0].token, (result_of(job, 3),), tuple(job.tombstones))
+                           for job in answer.compaction_jobs))
+    same(len([*tombstones.all_of(index.node.value)]), 2)
+    at(alone, 900)
+    overdue = await index.overdue()
+    same(len(overdue), 2)
+
+
 async def a_worker_that_ends_a_job_gets_no_job_that_is_over(alone: Alone) -> None:
     """A lease has ended, and its worker reports: the job goes on with it, and is not handed out beside."""
     index = opened(alone, ONE)
@@ -466,8 +497,8 @@ async def polls_take_turns(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     a_job_is_planned_handed_out_and_ended, a_result_that_breaks_a_rule_ends_no_job, a_poll_does_several_things,
-    a_worker_that_ends_a_job_gets_no_job_that_is_over, a_report_after_the_lease_keeps_the_job, failed_jobs_make_room,
-    one_poll_gives_up_no_more_than_it_needs,
+    many_jobs_are_handed_out_and_ended, a_worker_that_ends_a_job_gets_no_job_that_is_over,
+    a_report_after_the_lease_keeps_the_job, failed_jobs_make_room, one_poll_gives_up_no_more_than_it_needs,
     a_job_carries_tombstones_until_one_is_confirmed, a_result_of_a_dropped_unit_is_buried, a_dropped_unit_ends_its_jobs,
     a_plan_changes_what_is_still_as_it_was, a_plan_adds_no_more_jobs_than_there_may_be,
     a_plan_carries_only_tombstones_that_are_free, a_job_without_a_plan_ends_without_one, polls_take_turns)

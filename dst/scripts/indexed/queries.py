@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from highwater.dst.script import Alone, Script, check, same
+from highwater.dst.script import MANY, Alone, Script, check, same
 from highwater.dst.scripts.indexed.one import START_S, opened, ulid
 from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index.messages import BlockMeta, Dataset, LabelsRequest, QueryRequest, Truncate
@@ -187,6 +187,7 @@ async def tenants_and_their_times(alone: Alone) -> None:
     same((await index.tenant("v")).HasField("stats"), True)
     alone_ = opened(alone)
     await alone_.add(made(1, ("t", "a", 100, 200, ()), ("u", "b", 50, 60, ()), ("u", "c", 70, 90, ())))
+    same(list((await alone_.tenants()).tenant_ids), ["t", "u"])
     same(tenants.times_of(alone_.node.value, "u", Cache()), tenants.Range(50, 90))
     same(tenants.times_of(alone_.node.value, "t", Cache()), tenants.Range(100, 200))
     same(tenants.times_of(alone_.node.value, "v", Cache()), None)
@@ -283,6 +284,24 @@ async def a_cache_answers_as_the_rows_do(alone: Alone) -> None:
     same((cache.units_in(writing, ("",)) is cache.units_in(writing, ("",)), cache.last), (False, None))
 
 
+async def blocks_keep_their_order_whenever_they_came(alone: Alone) -> None:
+    index = opened(alone)
+    for number, right in ((2, [2]), (3, [2, 3]), (1, [1, 2, 3])):
+        await index.add(made(number, ("t", "a", 1, 1, ())))
+        same([of for of, _ in names(await index.query(asked()))], right)
+
+
+async def many_blocks_are_in_an_answer(alone: Alone) -> None:
+    index = opened(alone)
+    for number in range(0, MANY, 4):
+        await index.add(made(number, *(("t", "a", 1, 1, (("k", f"v{number + part:04}"),)) for part in range(4)), shard=number % 3))
+    answer = await index.query(asked())
+    right = [ulid(number) for shard in range(3) for number in range(0, MANY, 4) if number % 3 == shard]
+    same(([of.id for of in answer.blocks], sum(len(of.datasets) for of in answer.blocks)), (right, MANY))
+    request = LabelsRequest(tenant_id=["t"], start_time=1, end_time=9, query="{}", labels=["k"])
+    same([of.labels[0].value for of in (await index.query_labels(request)).labels], [f"v{number:04}" for number in range(MANY)])
+
+
 async def a_unit_that_is_made_again_is_read_again(alone: Alone) -> None:
     index = opened(alone)
     await index.add(made(1, ("t", "a", 1, 1, (("k", "x"),))))
@@ -300,4 +319,5 @@ SCRIPTS: tuple[Script, ...] = (
     a_query_has_its_tenants_datasets_of_its_times, an_answer_has_the_labels_that_are_asked_for,
     a_label_without_a_name_is_not_shown, label_sets_of_an_answer,
     bad_questions_are_refused, an_answer_that_is_too_large_is_refused, tenants_and_their_times, units_are_found_by_jumps,
-    columns_follow_a_unit, a_cache_answers_as_the_rows_do, a_unit_that_is_made_again_is_read_again)
+    columns_follow_a_unit, a_cache_answers_as_the_rows_do, a_unit_that_is_made_again_is_read_again,
+    blocks_keep_their_order_whenever_they_came, many_blocks_are_in_an_answer)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from highwater.dst.script import Alone, Script, same
+from highwater.dst.script import MANY, Alone, Script, same
 from highwater.dst.scripts.indexed.one import at, block, opened, ulid
 from highwater.impl.codecs.index.messages import CLASSES, encode
 from highwater.impl.errors import Definite, Indefinite, TimedOut
@@ -57,6 +57,9 @@ async def blocks_are_added_and_read(alone: Alone) -> None:
     same(await called(of, INDEX + "GetBlockMetadata", "GetBlockMetadataRequest", True, blocks=asked), Reply("OK", "",
         encode(found)))
     same(of.index.node.reads, reads + 1)
+    many = [ulid(1)] * MANY
+    reply = await called(of, INDEX + "GetBlockMetadata", "GetBlockMetadataRequest", blocks=asked | {"blocks": many})
+    same(len(CLASSES["GetBlockMetadataResponse"].FromString(reply.body).blocks), MANY)
     same(await called(of, INDEX + "AddBlock", "AddBlockRequest"), refused("INVALID_ARGUMENT", "the request has no block"))
     same(await called(of, INDEX + "AddBlock", "AddBlockRequest", block=block(1, min_time=0)),
          refused("INVALID_ARGUMENT", "min_time 0 and max_time 2000 are no range of times after 0"))

@@ -171,6 +171,21 @@ async def a_job_is_done_and_reported(alone: Alone) -> None:
     same((alone.counted, alone.warnings), (["index_jobs_done"], []))
 
 
+async def a_job_has_many_sources_and_tombstones(alone: Alone) -> None:
+    """One of the datasets is empty. It stays, and so does its result."""
+    for number in range(40):
+        made = source(number, ((f"t{number:02}", "x", b"" if number == 7 else b"1"),))
+        await alone.real.put(f"segments/1/anonymous/{ulid(number)}/block.bin", made.body)
+    tombs = [Tombstones(index=number, blocks=BlockTombstones(name="t", shard=1, blocks=[ulid(99)])) for number in range(40)]
+    of, told = worker(alone, LEASE, PollResponse())
+    task = PollResponse(compaction_jobs=[job(*tombs, source_blocks=[ulid(number) for number in range(40)])]).compaction_jobs[0]
+    await of.work(task, 5)
+    report = told.asked[-1].status_updates[0]
+    same([one.string_table[one.tenant] for one in report.compacted_blocks.new_blocks],
+         [f"t{number:02}" for number in range(40)])
+    same(([key.index for key in report.deleted], len(report.compacted_blocks.source_blocks.blocks)), ([*range(40)], 40))
+
+
 async def a_job_of_a_tenant_is_reported_with_its_tenant(alone: Alone) -> None:
     made = source(1, (("a", "x", b"1"),), tenant="a")
     await alone.real.put(f"blocks/1/a/{ulid(1)}/block.bin", made.body)
@@ -321,6 +336,7 @@ async def what_cannot_be_deleted_is_not_reported(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     datasets_are_merged_by_tenant, datasets_without_times_or_data, damaged_objects_are_refused, a_job_is_done_and_reported,
+    a_job_has_many_sources_and_tombstones,
     a_job_of_a_tenant_is_reported_with_its_tenant, a_worker_without_a_job_rests, a_lost_job_is_not_reported,
     sources_that_are_gone_or_damaged_fail_the_job, a_report_is_repeated_after_an_error,
     a_result_that_is_there_is_reported_as_it_is, a_put_is_repeated_while_its_outcome_is_unknown,
