@@ -11,7 +11,7 @@ from highwater.impl.codecs.index.rows import Times, Unit
 from highwater.impl.index.config import S
 from highwater.impl.index.kv import Writing
 from highwater.impl.index.library import Index, InvalidArgument
-from highwater.impl.index.query import catalogue, columns, found, tenants
+from highwater.impl.index.query import answers, catalogue, columns, found, tenants
 from highwater.impl.index.query.answers import AnswerTooLarge
 from highwater.impl.index.query.columns import Cache
 from highwater.impl.index.query.matching import COMPAT
@@ -175,6 +175,18 @@ async def an_answer_that_is_too_large_is_refused(alone: Alone) -> None:
     await alone.raises(AnswerTooLarge, index.query_labels(request))
 
 
+async def a_query_lets_others_run_between_two_units(alone: Alone) -> None:
+    index, query = await filled(alone), query_of(asked(labels=["k"]))
+    for ask in (answers.metadata, answers.label_sets):
+        breaths: list[int] = []
+
+        async def breath(of: list[int] = breaths) -> None:
+            of.append(1)
+
+        await ask(index.node.value, query, Cache(), 1 << 20, breath)
+        same(len(breaths), 4)
+
+
 # --- tenants
 
 async def tenants_and_their_times(alone: Alone) -> None:
@@ -294,7 +306,8 @@ async def blocks_keep_their_order_whenever_they_came(alone: Alone) -> None:
 async def many_blocks_are_in_an_answer(alone: Alone) -> None:
     index = opened(alone)
     for number in range(0, MANY, 4):
-        await index.add(made(number, *(("t", "a", 1, 1, (("k", f"v{number + part:04}"),)) for part in range(4)), shard=number % 3))
+        datasets = [("t", "a", 1, 1, (("k", f"v{number + part:04}"),)) for part in range(4)]
+        await index.add(made(number, *datasets, shard=number % 3))
     answer = await index.query(asked())
     right = [ulid(number) for shard in range(3) for number in range(0, MANY, 4) if number % 3 == shard]
     same(([of.id for of in answer.blocks], sum(len(of.datasets) for of in answer.blocks)), (right, MANY))
@@ -318,6 +331,6 @@ async def a_unit_that_is_made_again_is_read_again(alone: Alone) -> None:
 SCRIPTS: tuple[Script, ...] = (
     a_query_has_its_tenants_datasets_of_its_times, an_answer_has_the_labels_that_are_asked_for,
     a_label_without_a_name_is_not_shown, label_sets_of_an_answer,
-    bad_questions_are_refused, an_answer_that_is_too_large_is_refused, tenants_and_their_times, units_are_found_by_jumps,
+    a_query_lets_others_run_between_two_units, bad_questions_are_refused, an_answer_that_is_too_large_is_refused, tenants_and_their_times, units_are_found_by_jumps,
     columns_follow_a_unit, a_cache_answers_as_the_rows_do, a_unit_that_is_made_again_is_read_again,
     blocks_keep_their_order_whenever_they_came, many_blocks_are_in_an_answer)
