@@ -330,7 +330,7 @@ async def a_unit_that_is_made_again_is_read_again(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     a_query_has_its_tenants_datasets_of_its_times, an_answer_has_the_labels_that_are_asked_for,
-    a_label_without_a_name_is_not_shown, label_sets_of_an_answer,
-    a_query_lets_others_run_between_two_units, bad_questions_are_refused, an_answer_that_is_too_large_is_refused, tenants_and_their_times, units_are_found_by_jumps,
+    a_label_without_a_name_is_not_shown, label_sets_of_an_answer, a_query_lets_others_run_between_two_units,
+    bad_questions_are_refused, an_answer_that_is_too_large_is_refused, tenants_and_their_times, units_are_found_by_jumps,
     columns_follow_a_unit, a_cache_answers_as_the_rows_do, a_unit_that_is_made_again_is_read_again,
     blocks_keep_their_order_whenever_they_came, many_blocks_are_in_an_answer)

@@ -336,8 +336,7 @@ async def what_cannot_be_deleted_is_not_reported(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     datasets_are_merged_by_tenant, datasets_without_times_or_data, damaged_objects_are_refused, a_job_is_done_and_reported,
-    a_job_has_many_sources_and_tombstones,
-    a_job_of_a_tenant_is_reported_with_its_tenant, a_worker_without_a_job_rests, a_lost_job_is_not_reported,
-    sources_that_are_gone_or_damaged_fail_the_job, a_report_is_repeated_after_an_error,
+    a_job_has_many_sources_and_tombstones, a_job_of_a_tenant_is_reported_with_its_tenant, a_worker_without_a_job_rests,
+    a_lost_job_is_not_reported, sources_that_are_gone_or_damaged_fail_the_job, a_report_is_repeated_after_an_error,
     a_result_that_is_there_is_reported_as_it_is, a_put_is_repeated_while_its_outcome_is_unknown,
     what_jobs_have_carried_in_vain_is_deleted, what_cannot_be_deleted_is_not_reported)
