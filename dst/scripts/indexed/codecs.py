@@ -126,6 +126,8 @@ async def damaged_rows_are_refused(alone: Alone) -> None:
         (rows.queued_of, (queued[:-1], value), "byte 34, row of the compaction queue: cut short"),
         (rows.queued_of, (queued + b"0", value), "byte 36, row of the compaction queue: cut short"),
         (rows.tenant_bytes, ("a\0b",), "byte 0, tenant: the tenant 'a\\x00b' has a zero byte"))
+    read: Any
+    of: Any
     for read, of, text in cases:
         says(DamagedRow, text, lambda read=read, of=of: read(*of))
     for read, of in ((rows.strings_of, (b"\0\0\0\1\0\0\0\1\xff",)), (rows.tenant_text, (b"\xff",)),

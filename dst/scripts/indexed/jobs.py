@@ -137,7 +137,8 @@ async def a_tombstone_waits_for_queries_and_then_for_a_job(alone: Alone) -> None
                                         (buried(1, handed_out=2), due, True, False)):
         same((tombstones.is_due(of, now_ns, SMALL), tombstones.is_free(of, now_ns, SMALL)), (is_due, is_free))
     rows = Writing(View(), 1)
-    for index, fields in ((1, {}), (2, {"handed_out": 1}), (3, {"handed_out": 2}), (4, {"handed_out": 3, "job": "k"})):
+    kept: tuple[dict[str, Any], ...] = ({}, {"handed_out": 1}, {"handed_out": 2}, {"handed_out": 3, "job": "k"})
+    for index, fields in enumerate(kept, 1):
         stored = buried(index, **fields)
         rows.put(stored.key, encode(stored.message))
     same([[one.index for one in tombstones.for_own_deleter(rows, now_ns, SMALL)] for now_ns in (

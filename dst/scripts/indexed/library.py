@@ -42,7 +42,7 @@ def told(block: Any) -> bytes:
     return encode(block)
 
 
-async def refused(alone: Alone, index: Index, made: Any, text: str, error: type[Exception] = InvalidArgument,
+async def refused(alone: Alone, index: Any, made: Any, text: str, error: type[Exception] = InvalidArgument,
                   **how: Any) -> None:
     """Check how an add is refused, and that it changes nothing."""
     before = [*index.node.value.range(b"", None)]
@@ -310,7 +310,7 @@ async def a_unit_is_dropped_as_it_was_read(alone: Alone) -> None:
     same(await index.get("", 1, [ulid(1)]), [])
 
 
-def tombstones_of(index: Index) -> list[Any]:
+def tombstones_of(index: Any) -> list[Any]:
     return [*all_of(index.node.value)]
 
 

@@ -25,7 +25,7 @@ from highwater.impl.codecs.index.rows import Block, Queued, Times, Unit
 from highwater.impl.index import jobs, queue, removed, tombstones, units
 from highwater.impl.index.config import Level, S
 from highwater.impl.index.kv import Writing, under
-from highwater.impl.index.library import Index, InvalidArgument, PollAgain
+from highwater.impl.index.library import InvalidArgument, PollAgain
 from highwater.impl.index.plan_update import waiting_for
 from highwater.impl.raft.faults import LeadershipLost
 
@@ -40,7 +40,7 @@ def report(of: Any, status: int, token: int, new: tuple[Any, ...] = (), deleted:
             "deleted": [TombstoneKey(index=one.index, name=tombstones.name_of(one)) for one in deleted]}
 
 
-async def poll(index: Index, capacity: int = 1, *reports: dict[str, Any], overdue: bool = False) -> Any:
+async def poll(index: Any, capacity: int = 1, *reports: dict[str, Any], overdue: bool = False) -> Any:
     return await index.poll(PollRequest(job_capacity=capacity, status_updates=reports, takes_overdue=overdue))
 
 
@@ -51,15 +51,23 @@ def result_of(of: Any, number: int, data: tuple[str, ...] = ()) -> Any:
     return made
 
 
-def waiting(index: Index) -> list[Queued]:
+def waiting(index: Any) -> list[Queued]:
     return [*queue.waiting(index.node.value)]
 
 
-def known(index: Index) -> list[str]:
+def known(index: Any) -> list[str]:
     return [ulid_ for _, ulid_ in units.visible(index.node.value)]
 
 
-async def handed(alone: Alone, index: Index, second: float) -> tuple[Any, int]:
+def state_of(index: Any, name: str) -> Any:
+    return jobs.state(index.node.value, name)
+
+
+def plan_of(index: Any, name: str) -> Any:
+    return jobs.plan(index.node.value, name)
+
+
+async def handed(alone: Alone, index: Any, second: float) -> tuple[Any, int]:
     """Poll until there is a job, from this second on. Return the job and its token."""
     for part in range(3):
         at(alone, second + part)
@@ -91,7 +99,7 @@ async def a_job_is_planned_handed_out_and_ended(alone: Alone) -> None:
     answer = await poll(index, 1, report(job, IN_PROGRESS, 5))
     same((len(answer.compaction_jobs), [(one.name, one.token, one.lease_expires_at) for one in answer.assignments]),
          (0, [(name, 5, NOW + 18 * S)]))
-    state = jobs.state(index.node.value, name)
+    state = state_of(index, name)
     same((state.heard, state.failures, state.status, state.token), (True, 0, IN_PROGRESS, 5))
     before, entries = index.node.value, index.node.index
     for wrong in (report(job, IN_PROGRESS, 4), report(job, SUCCESS, 4, (result_of(job, 5),)), report(job, 0, 5),
@@ -210,7 +218,7 @@ async def a_worker_that_ends_a_job_gets_no_job_that_is_over(alone: Alone) -> Non
     at(alone, 60)
     answer = await poll(index, 1)
     (lease,) = answer.assignments
-    same((lease.token == token, jobs.state(index.node.value, job.name).failures), (False, 1))
+    same((lease.token == token, state_of(index, job.name).failures), (False, 1))
     same((await poll(index, 0, report(job, SUCCESS, token, (result_of(job, 5),)))).ByteSize(), 0)
     same(known(index), [ulid(1)])
 
@@ -231,7 +239,7 @@ async def a_report_after_the_lease_keeps_the_job(alone: Alone) -> None:
         at(alone, 30)
         answer = await poll(index, 1, report(job, IN_PROGRESS, token))
         same(([one.name == job.name for one in answer.compaction_jobs], answer.assignments[-1].token), ([False], token))
-        state = jobs.state(index.node.value, job.name)
+        state = state_of(index, job.name)
         same((state.paused, state.heard, state.failures, state.lease_expires_at), (False, True, 0, NOW + 40 * S))
 
 
@@ -293,7 +301,7 @@ async def one_poll_gives_up_no_more_than_it_needs(alone: Alone) -> None:
     await poll(index, 5)
     there = sorted(names[one.name] for one in jobs.states(index.node.value))
     same((3 in there, 4 in there, len(there)), (True, True, 2))
-    same(jobs.state(index.node.value, job_name("", 1, 0, [ulid(3)])).status, IN_PROGRESS)
+    same(state_of(index, job_name("", 1, 0, [ulid(3)])).status, IN_PROGRESS)
 
 
 # --- tombstones
@@ -319,7 +327,7 @@ async def a_job_carries_tombstones_until_one_is_confirmed(alone: Alone) -> None:
     await index.add(block(9, 203))
     at(alone, 205)
     await poll(index, 2)
-    plans = {job.name: jobs.plan(index.node.value, job.name) for job in jobs.states(index.node.value)}
+    plans = {job.name: plan_of(index, job.name) for job in jobs.states(index.node.value)}
     carried = {name: [tombstones.name_of(one) for one in plan.tombstones] for name, plan in plans.items()}
     by_8, by_9 = (job_name("", 1, 0, [of]) for of in (ulid(8, 201), ulid(9, 203)))
     same((carried[by_8], carried[by_9], carried[job_name("", 1, 0, [ulid(7, 201)])]), (buried[:2], buried[2:], []))
@@ -458,7 +466,7 @@ async def a_plan_carries_only_tombstones_that_are_free(alone: Alone) -> None:
     plan.new_jobs[1].plan.tombstones.extend(plan.new_jobs[0].plan.tombstones)
     plan.new_jobs[0].plan.tombstones.add(index=1, blocks={"name": "gone"})
     done = (await index._proposed(UpdatePlan(term=1, plan_update=plan))).answer.value
-    same([len(jobs.plan(index.node.value, part.state.name).tombstones) for part in done.new_jobs], [1, 0])
+    same([len(plan_of(index, part.state.name).tombstones) for part in done.new_jobs], [1, 0])
 
 
 async def a_job_without_a_plan_ends_without_one(alone: Alone) -> None:

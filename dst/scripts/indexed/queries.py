@@ -10,7 +10,7 @@ from highwater.impl.codecs.index.partitions import WINDOW_S, Partition
 from highwater.impl.codecs.index.rows import Times, Unit
 from highwater.impl.index.config import S
 from highwater.impl.index.kv import Writing
-from highwater.impl.index.library import Index, InvalidArgument
+from highwater.impl.index.library import InvalidArgument
 from highwater.impl.index.query import answers, catalogue, columns, found, tenants
 from highwater.impl.index.query.answers import AnswerTooLarge
 from highwater.impl.index.query.columns import Cache
@@ -54,7 +54,7 @@ def asked(tenant: str | list[str] = "t", low: int = 1, high: int = 1000, query: 
                         labels=labels, shards=shards)
 
 
-async def filled(alone: Alone) -> Index:
+async def filled(alone: Alone) -> Any:
     """Return an index with an anonymous unit, two of tenant t, and one of tenant u."""
     index = opened(alone)
     x, y = (("k", "x"), ("p", "1")), (("k", "y"), ("q", "2"))

@@ -45,7 +45,7 @@ def source(number: int, datasets: tuple[tuple[str, str, bytes], ...], at_ms: int
     return with_footer(made, data)
 
 
-def with_footer(made: BlockMeta, data: bytes) -> Source:
+def with_footer(made: Any, data: bytes) -> Source:
     body = data + footer(made)
     return Source(metadata_of(body, len(body)), body)
 
