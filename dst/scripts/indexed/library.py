@@ -97,7 +97,7 @@ async def many_blocks_are_read(alone: Alone) -> None:
     index = opened(alone)
     every = [ulid(number) for number in range(MANY)]
     for number in range(MANY):
-        await index.add(block(number))
+        await index.add(block(number, data=("same",)))
     same([of.id for of in await index.get("", 1, [*every[::-1], every[5], every[5]])], [*every[::-1], every[5], every[5]])
     same([one for _, one in units.visible(index.node.value)], every)
     same(units.times(index.node.value, Unit(Partition(SIX), "", 1)), Times(1000, 2000, MANY))
