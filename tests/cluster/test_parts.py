@@ -153,7 +153,8 @@ def test_metrics_as_text():
             "term", "last", "commit", "applied", "snapshot", "uncommitted_bytes", "unwritten_saves", "queued_frames",
             "clients"), 1)),
         f'highwater_raft_level{{{label},part="forms"}} 2', f'highwater_raft_level{{{label},part="machine"}} 3',
-        f"highwater_raft_running{{{label}}} 1", f'highwater_raft_lag{{{label},follower="b"}} 4', f"highwater_net_sent{{{label}}} 5"]
+        f"highwater_raft_running{{{label}}} 1", f'highwater_raft_lag{{{label},follower="b"}} 4',
+        f"highwater_net_sent{{{label}}} 5"]
     assert f"highwater_raft_running{{{label}}} 0" in status.prometheus(told | {"stopped": "why"}, counters)
 
 
