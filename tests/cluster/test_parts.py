@@ -3,6 +3,8 @@
 import asyncio
 import json
 import logging
+import os
+import signal
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,8 +21,9 @@ from highwater.cluster.service import BadService, loaded
 from highwater.dst.scripts.replicated.servers import leader
 from highwater.dst.scripts.replicated.servers import server as a_server
 from highwater.impl.level import FORMS, Level
+from highwater.impl.node_world import DiskFailed
 from highwater.impl.raft.entries import COMMAND, MEMBERS, NOOP
-from highwater.impl.raft.faults import NoChange, NotLeader, NotRunning, NoVoter, OtherNode
+from highwater.impl.raft.faults import NoChange, NodeStopped, NotLeader, NotRunning, NoVoter, OtherNode
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.members import Configuration, Members
 from highwater.impl.raft.state import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE, Tick
@@ -254,6 +257,73 @@ def test_a_node_answers_each_request(tmp_path):
             assert await ending == made.node.stopped != ""
             with pytest.raises(NotRunning):
                 await connection.ask(calls.TRANSFER, b"1")
+
+    asyncio.run(work())
+
+
+def test_a_query_that_raises_ends_the_process_with_its_error(tmp_path):
+    async def work():
+        async with one(tmp_path) as (made, address), Client({"1": address}, limit_s=0.2) as client:
+            made.settings = made.settings._replace(service=COUNTING._replace(query=lambda value, asked: 1 / 0))
+            ending = asyncio.ensure_future(made.ended())
+            for _ in range(2):
+                with pytest.raises(ConnectionLost, match="gave no answer"):
+                    await client._ask("1", calls.QUERY, b"")
+            await ending
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(work())
+
+
+def test_an_answer_that_cannot_be_read_ends_the_connection(tmp_path, monkeypatch):
+    async def work():
+        async with one(tmp_path) as (made, address):
+            async def transfer(target: str) -> None:
+                assert target == "2"
+
+            made.node.transfer = transfer
+            connection = await Connection.open(address, "main")
+            assert await connection.ask(calls.TRANSFER, b"2") == b""
+            monkeypatch.setattr(calls, "answer_to", lambda number, result, me: b"nonsense")
+            with pytest.raises(ConnectionLost, match="node '1' ended before the answer: an answer of 8 bytes"):
+                await connection.ask(calls.QUERY, b"")
+            connection.ended, connection.waiting = "", {}
+            connection.writer.write = lambda body: (_ for _ in ()).throw(OSError(5, "broken"))
+            with pytest.raises(ConnectionLost, match="the connection to node '1' ended: "):
+                await connection.ask(calls.QUERY, b"")
+            assert not connection.waiting
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_ends_at_a_signal_and_when_its_node_stops(tmp_path, number, caplog):
+    caplog.set_level(logging.INFO, "highwater")
+
+    async def work():
+        address = Address("127.0.0.1", free_port())
+        settings = server.Settings(str(tmp_path), "1", {"1": address}, COUNTING, options=server.OPTIONS._replace(tick_ms=10))
+        serving = asyncio.ensure_future(server.serve(settings))
+        async with Client({"1": address}, limit_s=WAIT_S) as client:
+            assert await client.propose(b"x") == b"0"
+        os.kill(os.getpid(), number)
+        assert await serving == ""
+        said = f"node '1' of cluster 'main' serves {address}, and knows levels up to {FORMS}.1"
+        assert said in [record.getMessage() for record in caplog.records]
+        disk: Any = FolderDisk(str(tmp_path))
+
+        async def sync(name: str) -> None:
+            raise DiskFailed("no sync")
+
+        serving = asyncio.ensure_future(server.serve(settings, disk))
+        async with Client({"1": address}, limit_s=WAIT_S) as client:
+            assert await client.propose(b"x") == b"1"
+            disk.sync = sync
+            with pytest.raises(NodeStopped):
+                await client.propose(b"x")
+        assert "no sync" in await serving
+        await disk.close()
+        asyncio.get_running_loop().remove_signal_handler(number)
 
     asyncio.run(work())
 
