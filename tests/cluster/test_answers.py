@@ -31,7 +31,7 @@ DOWN = Unreachable("down")
 class Scripted(Client):
     """A client whose nodes give the answers of a script, and which notes whom it asked what."""
 
-    def __init__(self, answers: list[Any], leaders: dict[str, str] | None = None, limit_s: float = 0.2):
+    def __init__(self, answers: list[Any], leaders: dict[str, str] | None = None, limit_s: float = 0.5):
         super().__init__(NODES, limit_s=limit_s)
         self.answers, self.leaders, self.asked = answers, leaders or {}, []
 
