@@ -12,7 +12,7 @@ import pytest
 
 from highwater.cluster import calls, levels, metrics, server, service, status
 from highwater.cluster.calls import BadRequest
-from highwater.cluster.check import NoFolder, checked, owner_of
+from highwater.cluster.check import NoFolder, checked, level_in, members_in, owner_of
 from highwater.cluster.client import Client, Connection, ConnectionLost, Unreachable
 from highwater.cluster.members import following_members
 from highwater.cluster.recover import recover, recoverable
@@ -20,12 +20,14 @@ from highwater.cluster.server import change_of, known_by, running
 from highwater.cluster.service import BadService, loaded
 from highwater.dst.scripts.replicated.servers import leader
 from highwater.dst.scripts.replicated.servers import server as a_server
-from highwater.impl.level import FORMS, Level
+from highwater.impl.level import FORMS, Level, encoded
 from highwater.impl.node_world import DiskFailed
-from highwater.impl.raft.entries import COMMAND, MEMBERS, NOOP
-from highwater.impl.raft.faults import NoChange, NodeStopped, NotLeader, NotRunning, NoVoter, OtherNode
+from highwater.impl.raft import members
+from highwater.impl.raft.entries import COMMAND, LEVEL, MEMBERS, NOOP, Entry, Log
+from highwater.impl.raft.faults import NoChange, NodeStopped, NotLeader, NotRunning, NoVoter, OtherNode, OtherVersion
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.members import Configuration, Members
+from highwater.impl.raft.snapshots import EMPTY, Snapshot
 from highwater.impl.raft.state import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE, Tick
 from highwater.impl.stores.folder_disk import FolderDisk
 from highwater.impl.stores.frames import framed, texts_to
@@ -455,6 +457,19 @@ def test_what_is_no_folder_of_a_node(tmp_path):
         await disk.close()
 
     asyncio.run(work())
+
+
+def test_members_and_level_of_a_folder_are_those_of_its_last_entries():
+    snapshot = Snapshot(10, 1, ("a", "b"), b"", None, Level(2, 1))
+    raised, changed = Entry(1, LEVEL, encoded(Level(1, 5))), Entry(1, MEMBERS, members.encoded(ABC))
+    log = Log(10, 1, (Entry(1, COMMAND, b"x"), raised, changed, Entry(1, COMMAND, b"y")))
+    assert level_in(log, snapshot) == Level(2, 5) and level_in(Log(10, 1), snapshot) == Level(2, 1)
+    whose = FolderIdentity("main", "a", ("x", "y"))
+    assert members_in(log, snapshot, whose) == ABC and members_in(Log(10, 1), snapshot, whose) == Members(("a", "b"))
+    assert members_in(Log(10, 1), snapshot._replace(members=ABC), whose) == ABC
+    assert members_in(Log(), EMPTY, whose) == Members(("x", "y")) and members_in(Log(), EMPTY, None) == Members(())
+    with pytest.raises(OtherVersion, match="entry 12 raises the level in a form of 1 bytes"):
+        level_in(log._replace(entries=(Entry(1, COMMAND, b"x"), Entry(1, LEVEL, b"x"))), snapshot)
 
 
 # --- services
