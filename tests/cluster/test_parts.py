@@ -86,6 +86,30 @@ def test_a_leader_raises_the_level_and_says_so(caplog):
         f"node 'a': the level does not rise to 2.2 yet: {NotLeader('a', '')}", "node 'a': the cluster is at level 2.2"]
 
 
+def test_levels_rise_within_the_context_only():
+    looks: list[int] = []
+
+    async def work():
+        node = node_of(leader(), Level(1, 1))
+
+        async def sleep_ms(duration_ms: int) -> None:
+            looks.append(duration_ms)
+            await asyncio.sleep(0.001)
+
+        async def raise_level(wanted: Level) -> None:
+            node.level = wanted
+
+        node.world, node.raise_level = SimpleNamespace(clock=SimpleNamespace(sleep_ms=sleep_ms)), raise_level
+        async with levels.raising(node, lambda peer: Level(2, 2)), asyncio.timeout(WAIT_S):
+            while node.level != Level(2, 2):
+                await asyncio.sleep(0.001)
+        count = len(looks)
+        await asyncio.sleep(0.02)
+        assert len(looks) == count, "it has ended"
+
+    asyncio.run(work())
+
+
 # --- members
 
 class Dialled:
