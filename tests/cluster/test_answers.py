@@ -1,4 +1,4 @@
-"""What a client of a cluster does with each answer, without a network: whom it asks next, what it repeats and raises."""
+"""A client of a cluster without a network: whom it asks after each answer, what it repeats, and what it raises."""
 
 import asyncio
 from typing import Any

@@ -485,6 +485,31 @@ def test_what_is_no_folder_of_a_node(tmp_path):
     asyncio.run(work())
 
 
+def test_a_folder_has_the_new_clusters_name_before_anything_else(tmp_path, monkeypatch):
+    """If the process ends then, the node reaches none of its former cluster, and the same call goes on."""
+    async def work():
+        folder = tmp_path / "node"
+        async with one(folder) as (_, address), Client({"1": address}) as client:
+            await client.propose(b"x")
+        disk = FolderDisk(str(folder))
+
+        async def failing(*of: Any) -> None:
+            raise DiskFailed("as the test says")
+
+        with monkeypatch.context() as within:
+            within.setattr("highwater.cluster.recover.open_log", failing)
+            with pytest.raises(DiskFailed):
+                await recover(disk, "new")
+        await disk.close()
+        assert (await content(folder)).whose == FolderIdentity("new", "1", ())
+        disk = FolderDisk(str(folder))
+        await recover(disk, "new")
+        await disk.close()
+        assert (await content(folder)).members == Members(("1",))
+
+    asyncio.run(work())
+
+
 def test_members_and_level_of_a_folder_are_those_of_its_last_entries():
     snapshot = Snapshot(10, 1, ("a", "b"), b"", None, Level(2, 1))
     raised, changed = Entry(1, LEVEL, encoded(Level(1, 5))), Entry(1, MEMBERS, members.encoded(ABC))
