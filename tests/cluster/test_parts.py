@@ -510,6 +510,20 @@ def test_a_folder_has_the_new_clusters_name_before_anything_else(tmp_path, monke
     asyncio.run(work())
 
 
+@pytest.mark.parametrize("join, voters", [(True, ()), (False, ("1", "2"))])
+def test_a_node_that_joins_begins_without_voters(tmp_path, join, voters):
+    async def work():
+        nodes = {name: Address("127.0.0.1", free_port()) for name in ("2", "1")}
+        settings = server.Settings(str(tmp_path), "2", nodes, COUNTING, join=join)
+        for _ in range(2):
+            async with running(settings) as made:
+                assert made.node.state.voters == voters and made.status()["voters"] == list(voters)
+                assert made.status()["connected"] == [] and made.node.state.role != LEADER
+            assert (await content(tmp_path)).whose == FolderIdentity("main", "2", voters)
+
+    asyncio.run(work())
+
+
 def test_members_and_level_of_a_folder_are_those_of_its_last_entries():
     snapshot = Snapshot(10, 1, ("a", "b"), b"", None, Level(2, 1))
     raised, changed = Entry(1, LEVEL, encoded(Level(1, 5))), Entry(1, MEMBERS, members.encoded(ABC))
