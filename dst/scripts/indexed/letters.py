@@ -229,7 +229,7 @@ class AtOnce:
             if work is not None:
                 await work
         except StoreError as error:
-            self.error = error
+            self.error = error.with_traceback(None)
         if self.error is not None:
             raise self.error
 
