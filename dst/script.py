@@ -90,6 +90,13 @@ class Alone:
     async def timeout(self, duration_ms: int, call: Awaitable[Any]) -> Any:
         return await call
 
+    async def first(self, **works: Coroutine[Any, Any, Any]) -> Any:
+        """Run the work that stands first to its end; the others do not begin."""
+        first, *others = works.values()
+        for other in others:
+            other.close()
+        return await first
+
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> "Still":
         work.close()
         return Still()

@@ -12,6 +12,7 @@ from highwater.dst.scenario import Draw
 from highwater.dst.scenarios import metadata_fsm
 from highwater.dst.scenarios.indexed.group import IndexGroup
 from highwater.dst.scenarios.metadata_fsm import CONFIG, alike, blocks_of
+from highwater.dst.scripts.indexed import jobs, letters, polls, worker
 from highwater.dst.sim.kernel import Client
 from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index.messages import JobPlan, decode
@@ -74,5 +75,6 @@ SCENARIO = metadata_fsm.SCENARIO._replace(
     work={"Server": server},
     trace_of=trace_of,
     moments=("several leaders", "state of a snapshot"),
+    scripts=(*jobs.SCRIPTS, *polls.SCRIPTS, *worker.SCRIPTS, *letters.SCRIPTS),
     share=2,
 )

@@ -20,6 +20,7 @@ from highwater.dst.scenarios.indexed.workers import Worker
 from highwater.dst.scenarios.indexed.writers import cleaner, clock, reader, writer
 from highwater.dst.scenarios.raft import NEVER
 from highwater.dst.scenarios.replicated.group import group_of
+from highwater.dst.scripts.indexed import codecs, kv, library, queries, retention, selector, service
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.node_faults import HARDWARE
 from highwater.impl.codecs.index.partitions import WINDOW_S
@@ -182,6 +183,8 @@ SCENARIO = Scenario(
     hardware=lambda shape: HARDWARE[shape.hardware],
     shows_io=False,  # they are Raft's
     rare=rarely(),
+    scripts=(*codecs.SCRIPTS, *kv.SCRIPTS, *library.SCRIPTS, *queries.SCRIPTS, *retention.SCRIPTS, *selector.SCRIPTS,
+             *service.SCRIPTS),
     may_retire=lambda shape: (shape.servers - 1) // 2,
     cost={},
     share=2,

@@ -72,7 +72,7 @@ def shared(count: int) -> Found:
     from highwater.dst.scenarios import stems
     from highwater.mutate.reached import of_scenario
 
-    files = {name: path for name, path in shared_files().items() if not name.startswith(wanted.REPLICATED)}
+    files = {name: path for name, path in shared_files().items() if not name.startswith(wanted.OF_ROOMS)}
     names = {str(path): name for name, path in files.items()}
     reached = {scenario: {names[path]: lines for path, lines in of_scenario(scenario, TRACED, list(names)).items()}
                for scenario in stems()}
@@ -80,9 +80,9 @@ def shared(count: int) -> Found:
                           for mutant in drawn({name: path}, count, SEED)})
 
 
-def replicated(scenarios: Sequence[str], count: int) -> Found:
-    """Judge the files of the replicated log, by the scenarios that run nothing but it: they take less time than others."""
-    files = {name: path for name, path in shared_files().items() if name.startswith(wanted.REPLICATED)}
+def of_rooms(rooms: str | tuple[str, ...], scenarios: Sequence[str], count: int) -> Found:
+    """Judge the files of rooms by the scenarios that run nothing else: they take less time than others."""
+    files = {name: path for name, path in shared_files().items() if name.startswith(rooms)}
     return judged(files, {mutant: scripted_first(name, scenarios) for name, path in files.items()
                           for mutant in drawn({name: path}, count, SEED)})
 

@@ -10,9 +10,12 @@ from highwater.mutate.operators import Mutant
 
 OF_BYTES = ("block", "bloom", "build", "compression", "damaged", "parts", "rows", "table")  # of impl/db: left to the tests
 REPLICATED = "impl/raft/"
+INDEXED = ("impl/index/", "impl/codecs/index/")
+OF_ROOMS = (REPLICATED, *INDEXED)  # whose mutants have rows of their own in the gate
 UNEXECUTED = (f"{REPLICATED}identity.py",  # what only real processes run: left to the tests
-              f"{REPLICATED}machine.py", f"{REPLICATED}messages.py")  # types: nothing in them runs after the import
-SIMULATED = ("impl/protocols/", "impl/kv/", "impl/db/", REPLICATED)
+              f"{REPLICATED}machine.py", f"{REPLICATED}messages.py",  # types: nothing in them runs after the import
+              "impl/index/answers.py")
+SIMULATED = ("impl/protocols/", "impl/kv/", "impl/db/", *OF_ROOMS)
 
 
 def root() -> Path:
@@ -41,7 +44,7 @@ def files(protocol: str | None, only: Sequence[Path]) -> dict[str, Path]:
 
 def simulated() -> dict[str, Path]:
     """Return name -> path of the files that scenarios are to run: all of a project's; our protocols, stores of keys, the
-    replicated log, and the database, but for what only reads and writes its bytes."""
+    replicated log, the index, and the database, but for what only reads and writes its bytes."""
     found = files(None, ())
     return found if project.current() else {name: path for name, path in found.items() if name.startswith(SIMULATED) and not (
         (name.startswith("impl/db/") and path.stem in OF_BYTES) or name in UNEXECUTED)}

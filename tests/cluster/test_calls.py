@@ -39,3 +39,14 @@ def test_other_bytes_are_no_request(frame):
 def test_other_bytes_are_no_answer(frame):
     with pytest.raises(Malformed):
         calls.answer_of(frame)
+
+
+def test_the_numbers_of_outcomes_and_requests_stay():
+    assert [kind.__name__ for _, kind in sorted(OUTCOMES.items())] == [
+        "NotLeader", "TooLarge", "QueueFull", "NotRunning", "NoVoter", "BadRequest", "LeadershipLost", "NodeStopped",
+        "TransferFailed", "NoAnswerInTime", "Definite", "Indefinite", "NotYet", "NoChange", "ChangeRefused", "LevelTooLow"]
+    assert sorted(OUTCOMES) == [*range(1, 17)] and calls.OK == 0
+    assert (calls.PROPOSE, calls.QUERY, calls.STATUS, calls.TRANSFER, calls.CHANGE) == calls.KINDS == (1, 2, 3, 4, 5)
+    assert calls.request_to(1, calls.QUERY, b"q") == b"\0" * 7 + b"\1\2q"
+    assert calls.answer_to(2, b"r", "1") == b"\0" * 7 + b"\2\0r"
+    assert calls.answer_to(2, calls.BadRequest("é" * 5_000), "1") == b"\0" * 7 + b"\2\6" + "é".encode() * 4_000

@@ -95,8 +95,8 @@ def test_every_implementation_has_a_row_and_its_mutants_differ(monkeypatch):
 
     monkeypatch.setattr(mutation, "judged", noted)
     rows = [check for stem in project.stems("scenario") for check in checks_of(stem, GATE) if check.part == "mutation"]
-    [replicated] = [check for check in rows if check.run is mutation.replicated]
-    rows.remove(replicated)
+    of_rooms = {check.protocol: check for check in rows if check.run is mutation.of_rooms}
+    rows = [check for check in rows if check.run is not mutation.of_rooms]
     assert all(timed(check).code == 0 for check in rows) and len(rows) == 17
     assert len(asked) == 5 * len(rows) and len(set(asked)) == 17
     [shared] = [check for check in checks_of("engines", GATE) if check.part == "mutation"]
@@ -109,8 +109,12 @@ def test_every_implementation_has_a_row_and_its_mutants_differ(monkeypatch):
     assert timed(shared).code == 0 and len(asked) - own == 5 * len(parts)
     assert {*asked[own:]} == {f"impl/{part}.py" for part in parts}
     before = len(asked)
-    assert timed(replicated).code == 0 and len(asked) - before == 5 * 24
+    assert timed(of_rooms.pop("raft")).code == 0 and len(asked) - before == 5 * 24
     assert {*asked[before:]} == {file for file in wanted.simulated() if file.startswith("impl/raft/")}
+    before = len(asked)
+    assert timed(of_rooms.pop("metadata_fsm")).code == 0 and not of_rooms
+    assert {*asked[before:]} == {file for file in wanted.simulated() if file.startswith(("impl/index/", "impl/codecs/index/"))}
+    assert len({*asked[before:]}) == 48 and len(asked) - before == 2 * 48
 
 
 def row_of_register(folder: Path) -> Row:

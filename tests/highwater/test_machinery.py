@@ -29,6 +29,7 @@ PROTOCOLS = (  # the rooms of protocols: a module's name begins with its protoco
 # folders of one protocol: their modules have names of their own
 FOLDERS = {**dict.fromkeys(("model/protocols/database", "traces/protocols/database"), "database_metadata"),
            "traces/protocols/cloned": "database_clones", "dst/scenarios/database": "db",
+           "dst/scripts/indexed": "metadata_fsm",
            **dict.fromkeys(("dst/scripts/replicated", "traces/protocols/replicated"), "raft")}
 # parts of a system and tools for it: they name our protocols
 OF_A_SYSTEM = ("traces/recorded/systems", "highwater/cli/checkpoint.py", "highwater/cli/destroy.py", "impl/db",
@@ -69,9 +70,12 @@ INDEXED = "dst/scenarios/indexed"  # the nodes and callers of a metadata index
 OF_AN_INDEX = {
     "dst/mutants/compaction_queue": {"dst/mutants/metadata_fsm"},  # whose way of replacing functions it has
     "dst/mutants/metadata_fsm": {f"{INDEXED}/group"},
-    "dst/scenarios/compaction_queue": {f"{INDEXED}/group", "dst/scenarios/metadata_fsm", "traces/protocols/metadata_fsm"},
+    "dst/scenarios/compaction_queue": {f"{INDEXED}/group", "dst/scenarios/metadata_fsm", "traces/protocols/metadata_fsm", *(
+        f"dst/scripts/indexed/{of}" for of in ("jobs", "letters", "polls", "worker"))},
     "dst/scenarios/metadata_fsm": {*(f"{INDEXED}/{of}" for of in ("end", "group", "workers", "writers")), "dst/scenarios/raft",
                                    "dst/scenarios/replicated/group", "traces/protocols/indexed/log"},
+    **{f"dst/scripts/indexed/{of}": {f"dst/scripts/replicated/{part}" for part in ("disks", "node")} for of in (
+        "library", "one")},
     f"{INDEXED}/end": {f"{INDEXED}/group"},
     f"{INDEXED}/group": {"dst/scenarios/raft", "traces/protocols/indexed/log"},
     f"{INDEXED}/workers": {*(f"{INDEXED}/{of}" for of in ("group", "writers")), "dst/scenarios/raft",

@@ -60,7 +60,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
                    "impl.world", "traces.event"}, set()),
     "dst/scenarios": ({"dst.actors", "dst.scenario", "dst.scripts", "dst.sim", "dst.world", "impl", "traces",
                        "model.protocols"}, set()),
-    "dst/scripts": ({"dst.script", "impl"}, set()),
+    "dst/scripts": ({"dst.script", "impl"}, {"zstandard"}),
     "dst/mutants": ({"dst.scenario", "dst.scenarios", "dst.world.faults", "dst.world.node_faults", "impl"}, set()),
     "dst/search": ({*SIMULATION, "traces.event", "traces.refine", "model.explore.tabulated"}, {"numpy"}),
     "dst/determinism": ({*SIMULATION, "traces"}, set()),

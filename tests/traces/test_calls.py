@@ -34,10 +34,11 @@ UNSAID = {  # errors that no table has -> why
     **dict.fromkeys(("DamagedMessage", "DamagedRow", "DamagedFooter", "DamagedSnapshot"), "of bytes that no index has written"),
     **dict.fromkeys(("InvalidPartition", "MalformedLabels", "UnknownString"), "of a block: it is raised as InvalidArgument"),
     **dict.fromkeys(("InvalidQuery", "InvalidSelector", "InvalidRegex"), "of a query: it is raised as InvalidArgument"),
-    "AnswerTooLarge": "of a query: tests/impl/index/test_index_queries.py judges these",
-    **dict.fromkeys(("OverLimit", "Refused", "Unclear"), "of the calls over a network: tests/impl/index/test_index_service.py"),
-    **dict.fromkeys(("JobLost", "DamagedObject"), "of a worker, which ends its job: tests/impl/index/test_index_worker.py"),
-    **dict.fromkeys(("InvalidLetter", "LetterTaken"), "of dead letters: tests/impl/index/test_dead_letters.py"),
+    "AnswerTooLarge": "of a query: dst/scripts/indexed/queries.py judges these",
+    "OverLimit": "of the calls over a network: dst/scripts/indexed/service.py",
+    **dict.fromkeys(("Refused", "Unclear"), "of the calls over a network: tests/impl/index/test_index_service.py"),
+    **dict.fromkeys(("JobLost", "DamagedObject"), "of a worker, which ends its job: dst/scripts/indexed/worker.py"),
+    **dict.fromkeys(("InvalidLetter", "LetterTaken"), "of dead letters: dst/scripts/indexed/letters.py"),
     "PolicyRefused": "an index is not served with such periods",
     "BeyondEnd": "of a range, and only reads of SSTs ask for ranges",
     "Undecodable": "of a codec: it is raised as one of its kinds, such as InvalidManifest",
@@ -146,9 +147,9 @@ def public_calls(stem: str) -> set[str]:
 OF_OPERATORS = {"open": "of the operator: no caller waits for it", "close": "which raises nothing",
                 "raise_level": "of a cluster's server: no caller waits for it"}
 OF_FIXED_MEMBERS = {**OF_OPERATORS, "change": "of raft_membership"}
-# Of no scenario: tests/impl/index/test_index_queries.py judges them.
+# Of no drawn run: dst/scripts/indexed/queries.py and tests/impl/index/test_index_queries.py judge their answers.
 QUERIES = dict.fromkeys(("query", "query_labels", "tenants", "tenant", "rows", "breath"), "a read that changes nothing")
-OF_RETENTION = {"truncate": "of a cleaner: tests/impl/index/test_retention.py; the scenarios propose the entry"}
+OF_RETENTION = {"truncate": "of a cleaner: dst/scripts/indexed/library.py; the scenarios propose the entry"}
 NOT_CALLS = {  # public coroutines that are no calls of users -> the call that they are a part of, or that is a part of them
     "wal_fencing": {"fenced_at": "open", "refresh": "the read that an append makes, too; the database calls it alone"},
     "manifest_epochs": {"open_writer": "open", "open_compactor": "open", "open_collector": "open", "opened": "open"},

@@ -1,18 +1,22 @@
-"""Define a check of `highwater verify --deep` for the metadata index only: whether an index of real processes loses nothing in
-ten minutes of faults."""
+"""Define checks of `highwater verify` for impl/index only: whether simulated runs notice small mistakes in it, and in the deeper
+gate, whether an index of real processes loses nothing in ten minutes of faults."""
 
 from collections.abc import Iterator
 
-from highwater.gate import soak
+from highwater.gate import mutation, soak
 from highwater.gate.rows import Check
+from highwater.mutate import wanted
 
 STEM = "metadata_fsm"
 TEN_MINUTES = "tests/index/test_index_soak.py::test_ten_minutes_of_faults_lose_nothing"
 RUN_BY = ("tests/index", "impl", "highwater/cluster", "highwater/index", "traces/histories")
+SCENARIOS = ("compaction_queue", "metadata_fsm")  # that run it, the quickest first
+COUNT = 1  # of each file: there are many
 
 
 def checks() -> Iterator[Check]:
-    return iter(())
+    yield Check(STEM, "mutation", f"{COUNT} small mistake in each file of impl/index and its codecs: a run fails, or the "
+                "mistake is listed", mutation.of_rooms, (wanted.INDEXED, SCENARIOS, COUNT), weight=12)
 
 
 def deep_checks() -> Iterator[Check]:

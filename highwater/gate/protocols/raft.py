@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from highwater.gate import mutation, soak
 from highwater.gate.rows import Check
+from highwater.mutate import wanted
 
 STEM = "raft"
 TEN_MINUTES = "tests/cluster/test_judged.py::test_ten_minutes_of_faults_lose_nothing"
@@ -14,7 +15,7 @@ SCENARIOS = ("log_snapshot", "raft", "raft_membership", "consistent_read")  # th
 
 def checks() -> Iterator[Check]:
     yield Check(STEM, "mutation", f"{mutation.COUNT} small mistakes in each file of impl/raft: a run fails, or the mistake is "
-                "listed", mutation.replicated, (SCENARIOS, mutation.COUNT), weight=12)
+                "listed", mutation.of_rooms, (wanted.REPLICATED, SCENARIOS, mutation.COUNT), weight=12)
 
 
 def deep_checks() -> Iterator[Check]:
