@@ -1,4 +1,4 @@
-"""Define checks of `highwater verify` for impl/index only: whether simulated runs notice small mistakes in it, and in the deeper
+"""Define checks of `highwater verify` for impl/index only: whether simulated runs notice small mistakes in it, and in the deep
 gate, whether an index of real processes loses nothing in ten minutes of faults."""
 
 from collections.abc import Iterator
