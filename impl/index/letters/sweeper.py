@@ -74,11 +74,14 @@ class Sweeper:
         try:
             for task in tasks:
                 await task
-        finally:
+        except GeneratorExit:  # the process ends, and nothing of it takes a step any more
+            raise
+        except BaseException:
             for task in tasks:
                 task.cancel()
             for task in tasks:
                 await ended(task)
+            raise
 
     async def one(self, entry: Entry) -> None:
         """Handle one letter. Raises NotLeader and NotRunning; anything else leaves the letter where it is, with a warning."""
