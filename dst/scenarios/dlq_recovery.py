@@ -51,6 +51,7 @@ CONFIG = Config(horizon_ns=HORIZON_NS, delay_ns=HORIZON_NS + S, lease_ns=60 * S,
                 retry_ns=HORIZON_NS)
 BACK_MS = (0, 0, 0, 200, 280, 400)  # how long before its addition a block is made
 BLOCKS = 4
+AUDIT_MS = 50  # before a sweep of the audit
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ async def sweeper(actors: Actors, client: Client, world: World, number: int) -> 
     of = impl.sweeper(world, add, lambda: True, Options(at_once=actors.shape.at_once))
     while actors.left[client.name]:
         actors.left[client.name] -= 1
-        await actors.pause(client, world)
+        await (world.clock.sleep_ms(AUDIT_MS) if actors.auditing else actors.pause(client, world))
         said = await said_by(CALLS, "sweep", actors.in_time(client, of.sweep()))
         actors.tell(client, said.told, b"", keys=said.keys)
 
@@ -245,7 +246,7 @@ SCENARIO = Scenario(
     length=length,
     production=production,
     work={"Writer": writer, "Sweeper": sweeper, "Compactor": compactor},
-    audit=(("Sweeper#0",),),
+    audit=(("Sweeper#0",), ("Sweeper#0",)),  # a store may take few changes of one key
     trace_of=trace_of,
     trace_options=trace_options,
     final_check=final_check,

@@ -128,7 +128,8 @@ class Trace(trace.Trace):
     def _take(self, e: Event) -> None:
         if not self.knows(e.client) or (e.kind == "told" and "/" in e.client):
             raise self._refused("form", f"there is no client {e.client}")
-        if (of := self.open.pop(e.client, None)) is not None:
+        late = e.kind == "applied" and not e.awaited  # an earlier request
+        if not late and (of := self.open.pop(e.client, None)) is not None:
             lost = e.kind in ("timeout", "crash") and e.awaited and e.request == of.request
             if not self.refiner.keep(of.process, lambda s, l: (getattr(l, of.local) == of.value) != lost):
                 raise self._refused("order", f"{e.client} has had the reply to request {of.request}, or has not")
