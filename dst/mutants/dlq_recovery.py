@@ -10,12 +10,13 @@ from typing import Any
 from highwater.dst.mutants.metadata_fsm import never, with_swaps
 from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.dlq_recovery import Impl
-from highwater.impl.errors import Indefinite, Unavailable
+from highwater.impl.errors import Indefinite
 from highwater.impl.index import removed, replicated
 from highwater.impl.index.config import Config
 from highwater.impl.index.letters.letter import ASIDE, REJECTED, InvalidLetter, letter_of
-from highwater.impl.index.letters.sweeper import ENDS, Sweeper
+from highwater.impl.index.letters.sweeper import Sweeper
 from highwater.impl.index.library import TooLate
+from highwater.impl.raft.faults import NotLeader
 from highwater.impl.raft.machine import Machine
 from highwater.impl.world import Entry
 
@@ -83,17 +84,12 @@ def copies_all_but(left_out: str) -> type[Sweeper]:
 class StopsAtBad(Sweeper):
     """A sweep ends at a damaged letter."""
 
-    async def one(self, entry: Entry) -> None:
+    async def settle(self, entry: Entry) -> None:
         try:
-            body = (await self.world.store.get(entry.key)).body
-            letter_of(entry.key, body)
-        except InvalidLetter as error:
-            raise Unavailable(str(error)) from None
-        except ENDS:
-            raise
-        except Exception:
-            pass
-        await super().one(entry)
+            letter_of(entry.key, (await self.world.store.get(entry.key)).body)
+        except InvalidLetter:
+            raise NotLeader("", "") from None  # the error at which a sweep ends
+        await super().settle(entry)
 
 
 def sweeping(of: type[Sweeper]) -> Build:

@@ -16,12 +16,10 @@ from highwater.dst.scenarios.indexed.writers import block
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.impl.codecs.index import names, ulids
-from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index.messages import SUCCESS, CompactedBlocks, GetPlan, StatusUpdate, TombstoneKey, UpdatePlan
 from highwater.impl.errors import StoreError
 from highwater.impl.index import jobs, replicated, tombstones
 from highwater.impl.index.config import Config, Level, S
-from highwater.impl.index.kv import under
 from highwater.impl.index.letters.sweeper import Options, Sweeper
 from highwater.impl.index.letters.writer import Options as WriterOptions
 from highwater.impl.index.letters.writer import Writer
@@ -213,10 +211,10 @@ def final_check(actors: Actors, events: list[Event]) -> None:
     """Check that what is kept is in the index, or was, or has a letter; that no block came back; and that the queue is empty."""
     run, keys = actors.kept[0], actors.store.keys
     if run.service.again:
-        raise Failure("safety", "history:again", f"{', '.join(sorted(run.service.again))} was removed, and is visible again")
+        raise Failure("safety", "history:again", f"{', '.join(sorted(run.service.again))} was removed, and came back")
     there = {key.split("/")[3] for key in keys if key.startswith((QUEUE, REJECTED, ASIDE))} | run.service.shown
     if lost := sorted(run.kept.keys() - there):
-        raise Failure("safety", "history:lost", f"{', '.join(lost)} was kept, and neither the index had it nor a letter names it")
+        raise Failure("safety", "history:lost", f"{', '.join(lost)} was kept, was in no index, and has no letter")
     if actors.auditing and (left := [key for key in keys if key.startswith(QUEUE)]):
         raise Failure("liveness", "liveness:letters", f"after the last sweep {', '.join(left)} is still there")
 

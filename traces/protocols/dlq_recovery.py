@@ -2,8 +2,8 @@
 that its block is kept only if it is.
 
 A letter is an object of the store. The index stands behind the key `index`: a PUT of it proposes an entry. Its version in the
-reply shows the index after the entry: the entry's number and answer, the time of the log, and which of the writer's blocks are
-visible, or known as removed. Blocks have numbers in the order in which their writer begins with them.
+reply shows the index after the entry: the entry's number, digest and answer, the time of the log, and which of the writer's
+blocks are visible, or known as removed. Blocks have numbers in the order in which their writer begins with them.
 
     PUT of the index       Add, AddLate; ReAdd, ReAddLate; of a compactor: Remove of what is no longer visible. Before it Age of
                            what is too old by now; after it Forget of what the index does not know any more
@@ -18,6 +18,8 @@ client's next event.
 """
 
 import json
+import re
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.codec import Undecodable
@@ -29,8 +31,9 @@ from highwater.impl.codecs.index.strings import tenant_of
 from highwater.impl.errors import StoreError
 from highwater.model.protocols import dlq_recovery as m
 from highwater.traces import trace
+from highwater.traces.calls import content
 from highwater.traces.event import Event
-from highwater.traces.form import PUTS, Keys
+from highwater.traces.form import Keys
 from highwater.traces.protocols.dlq_recovery_calls import CALLS, JUDGES
 from highwater.traces.refine import Match, Refiner
 from highwater.traces.trace import AGAIN, refiner_without_witnesses, sent
@@ -42,6 +45,9 @@ HORIZON_NS = 300 * 1_000_000_000
 SWEEPERS, AT_ONCE = 2, 2  # nodes that sweep, and letters that each handles beside each other
 OK, TOO_LATE = "OK", "FAILED_PRECONDITION"
 WRITER = "Writer#0"
+KEY = re.compile(r"(?P<folder>dlq/|dlq-rejected/|dlq-aside/)(?P<place>\d+/[^/]+/(?P<ulid>[0-9A-Z]{26})/meta\.pb)"
+                 r"(?:\.(?P<of>[0-9a-f]{16}))?")  # the last: of a copy with another content than the one before
+MOVES = {"Reject": "Bad", "Aside": "Late"}  # a copy -> where a sweeper is then
 SENDS = {"Add": ("SendAdd", "SendReAdd"), "Letter": ("SendLetter",), "Reject": ("SendCopy",), "Aside": ("SendCopy",),
          "Delete": ("SendDelete",)}
 NOT_OURS = ("Compact", -1)  # a request in flight that is no writer's and no sweeper's
@@ -52,6 +58,7 @@ class Shown(NamedTuple):
     """What the index shows after an entry, of the writers' blocks."""
 
     index: int
+    mark: str  # of the entry: its digest
     code: str
     now_ns: int
     visible: tuple[str, ...]  # ULIDs
@@ -64,8 +71,8 @@ def version_of(shown: Shown) -> str:
 
 
 def shown_in(version: str) -> Shown:
-    index, code, now_ns, visible, removed = json.loads(version)
-    return Shown(index, code, now_ns, tuple(visible), tuple(removed))
+    *told, visible, removed = json.loads(version)
+    return Shown(*told, tuple(visible), tuple(removed))
 
 
 def constants(blocks: int, bad: int) -> m.Constants:
@@ -83,6 +90,21 @@ def process_of(client: str) -> str:
     if not task:
         return of if of == WRITER else ""
     return f"Sweeper#{int(of.partition('#')[2]) * AT_ONCE + int(task)}"
+
+
+ASKS = {  # role -> its requests: op, and where
+    "writer": {("put", INDEX), ("create", QUEUE), ("get", QUEUE)},
+    "lister": {("list", QUEUE)},
+    "sweeper": {("put", INDEX), ("delete", QUEUE), *((op, place) for op in ("create", "get") for place in (REJECTED, ASIDE)),
+                ("get", QUEUE)},
+    "compactor": {("put", INDEX)},
+}
+
+
+def role_of(client: str) -> str:
+    if client == WRITER:
+        return "writer"
+    return "compactor" if client.startswith("Compactor") else "sweeper" if "/" in client else "lister"
 
 
 def is_letter_of(key: str, body: bytes) -> bool:
@@ -103,6 +125,14 @@ class Open(NamedTuple):
     value: object  # of the field if the client has the reply
 
 
+class Pages(NamedTuple):
+    """The pages of a listing so far."""
+
+    keys: tuple[str, ...] = ()  # letters that nobody has read yet
+    last: str = ""
+    more: bool = True  # whether another page follows
+
+
 class Trace(trace.Trace):
     """Refines one trace of the dead letters."""
 
@@ -117,11 +147,14 @@ class Trace(trace.Trace):
         self.blocks: dict[str, m.Block] = {}  # by ULID
         self.letters: dict[str, bytes] = {}  # key -> its content, as it was put last
         self.open: dict[str, Open] = {}  # client -> its request
-        self.shown = Shown(0, OK, 0, (), ())
+        self.shown = Shown(0, "", OK, 0, (), ())
+        self.over: set[str] = set()  # ULIDs of blocks with which the writer does not go on, because it crashed
+        self.ended = True  # the writer's call for its latest block has ended, or the writer
+        self.pages: dict[str, Pages] = {}  # sweeper -> the listing of its present call
 
     def knows(self, client: str) -> bool:
         role, _, number = client.partition("/")[0].partition("#")
-        return client == WRITER or role == "Compactor" or (role == "Sweeper" and int(number) < SWEEPERS)
+        return client in (WRITER, "Compactor#0") or (role == "Sweeper" and int(number) < SWEEPERS)
 
     # --- events
 
@@ -133,18 +166,28 @@ class Trace(trace.Trace):
             lost = e.kind in ("timeout", "crash") and e.awaited and e.request == of.request
             if not self.refiner.keep(of.process, lambda s, l: (getattr(l, of.local) == of.value) != lost):
                 raise self._refused("order", f"{e.client} has had the reply to request {of.request}, or has not")
-        if e.client == WRITER:
+        if e.client == WRITER and not late:
             self._begins(e)
+        if e.kind != "told" and (e.op, self._folder(e)) not in ASKS[role_of(e.client)]:
+            raise self._no_action(e, e.client)
         super()._take(e)
+
+    def _folder(self, e: Event) -> str:
+        """Return the folder of a request's key: INDEX for a request to the index."""
+        return INDEX if e.key == INDEX else f"{e.key.partition('/')[0]}/"
 
     def _begins(self, e: Event) -> None:
         """Give a writer's block a number, when it is met first. The one before is given up then, unless it was settled."""
-        ulid = e.body.decode() if e.kind == "told" else self._ulid(e)
+        ulid, ended = e.body.decode() if e.kind == "told" else self._ulid(e), self.ended
+        self.ended = e.kind in ("told", "crash") or (ulid in self.blocks and ended)
+        if ulid in self.over and e.kind != "crash":
+            raise self._refused("form", f"the writer goes on with {ulid} after a crash")
+        self.over |= {*self.blocks, ulid} if e.kind == "crash" else set()
         if ulid in self.blocks:
             return
         b = self.blocks[ulid] = len(self.blocks)
-        if b >= self.c.BLOCKS:
-            raise self._refused("form", f"the writer has more than {b} blocks")
+        if b >= self.c.BLOCKS or not ended:
+            raise self._refused("form", f"the writer has more than {b} blocks, or begins with the next one before it is told")
         ulids.time_ns(ulid)
         while any(w.at < b for w in self.refiner.locals(WRITER)):
             self._do(WRITER, "GiveUp")
@@ -152,7 +195,9 @@ class Trace(trace.Trace):
     def _ulid(self, e: Event) -> str:
         """Return the ULID of the block that a request is about."""
         if e.key != INDEX:
-            return e.key.split("/")[3]
+            if (of := KEY.fullmatch(e.key)) is None or (of["of"] and of["folder"] == QUEUE):
+                raise self._no_action(e, "a writer or sweeper")
+            return of["ulid"]
         command = command_of(e.body[U64.size:])
         if not isinstance(command, AddBlock):
             raise self._no_action(e, "a writer or sweeper")
@@ -163,24 +208,34 @@ class Trace(trace.Trace):
         me = process_of(e.client)
         if e.kind == "applied":
             self._applied(e, me)
-        elif e.kind == "crash" and me and me != WRITER:
-            self._do(me, "Crash", stays=True)
+        elif me and me != WRITER and e.op != "get" and not e.pending and next(self._same(e), None) is None:
+            self._has(me, self.blocks[self._ulid(e)])
+        if e.kind == "crash":
+            self.pages.pop(e.client.partition("/")[0], None)
+            if me and me != WRITER:
+                self._do(me, "Crash", stays=True)
 
     def _applied(self, e: Event, me: str) -> None:
         """Take the request of a client that still waits."""
-        if e.key == INDEX and e.op == "put":
+        if e.key == INDEX:
             self._index_before(e)
             if me:
                 self._adds(e, me)
-            elif not e.client.startswith("Compactor"):
-                raise self._no_action(e, e.client)
             self._index_after(e)
         elif me == WRITER:
             self._of_writer(e)
         elif me:
             self._of_sweeper(e, me)
-        elif not (e.op == "list" and e.key == QUEUE and e.client.startswith("Sweeper")):
-            raise self._no_action(e, e.client)
+        else:
+            self._lists(e)
+
+    def _lists(self, e: Event) -> None:
+        """Take a page of a sweeper's listing, which follows its page before."""
+        before = self.pages.get(e.client, Pages())
+        if not before.more or e.condition != before.last or (e.client in self.pages and not e.condition):
+            raise self._refused("Sweeper.List", f"{e.client} lists after {e.condition!r}, and has listed up to {before.last!r}")
+        last = e.keys[-1] if e.keys else before.last
+        self.pages[e.client] = Pages((*before.keys, *e.keys), last, e.truncated and bool(e.keys))
 
     def _adds(self, e: Event, me: str) -> None:
         b, late = self.blocks[self._ulid(e)], self.shown.code == TOO_LATE
@@ -200,8 +255,6 @@ class Trace(trace.Trace):
 
     def _of_writer(self, e: Event) -> None:
         b = self.blocks[self._ulid(e)]
-        if not e.key.startswith(QUEUE) or e.op not in ("create", "get"):
-            raise self._no_action(e, "a writer")
         if e.op == "create" and e.status == 200:
             self._letter(e, b)
             self._either(e, WRITER, ("at", b + 1), [(WRITER, "PutLetter")],
@@ -220,32 +273,42 @@ class Trace(trace.Trace):
         b = self.blocks[self._ulid(e)]
         queued = e.key.startswith(QUEUE)
         if e.op == "get":
-            if queued and e.status == 200:
+            if not queued:
+                self._found_copy(e, me, b)
+                return
+            listed = self.pages.get(e.client.partition("/")[0], Pages())
+            if e.key not in listed.keys:
+                raise self._refused("Sweeper.Get", f"{e.client} reads {e.key}, which its sweeper has not listed, or had read")
+            self.pages[e.client.partition("/")[0]] = listed._replace(keys=tuple(key for key in listed.keys if key != e.key))
+            if e.status == 200:
                 self._do(me, "Crash", stays=True)  # it has done with the letter before
                 self._do(me, "List")
                 self._do(me, "Get", (b,))
-        elif e.op == "create" and not queued:
+        elif e.op == "create":
             self._has(me, b)
             request = self._copied(e, b)
-            self._do(me, None, shows=("pc", "Bad" if request[0] == "Reject" else "Late"))
+            self._do(me, None, shows=("pc", MOVES[request[0]]))
             if e.status == 200:
                 self._either(e, me, ("pc", "Settled"), [(me, "Copy")],
                              [(me, "SendCopy", (), request), ("", "ApplyPending", (request,))])
-            else:
-                self._either(e, me, ("pc", "Settled"), [(me, "CopyConflict")], [])
-        elif e.op == "delete" and queued:
+        else:
             self._has(me, b)
             self._do(me, "Delete")
-        else:
-            raise self._no_action(e, "a sweeper")
+
+    def _found_copy(self, e: Event, me: str, b: m.Block) -> None:
+        """Take a look at a copy that is there. If it has another content, it is no copy."""
+        self._has(me, b)
+        if e.status == 200:
+            self._do(me, None, shows=("pc", MOVES[self._copied(e, b)[0]]))
+            self._either(e, me, ("pc", "Settled"), [(me, "CopyConflict")], [])
 
     def _copied(self, e: Event, b: m.Block) -> tuple[str, m.Block]:
         """Return the request that copies a letter, which has the letter's content."""
-        folder, _, name = e.key.rpartition("/")
-        for prefix, kind in ((REJECTED, "Reject"), (ASIDE, "Aside")):
-            if folder.startswith(prefix) and self.letters.get(f"{QUEUE}{folder.removeprefix(prefix)}/{name[:7]}") == e.body:
-                return kind, b
-        raise self._no_action(e, "a sweeper")
+        of = KEY.fullmatch(e.key)
+        assert of is not None
+        if self.letters[QUEUE + of["place"]] != e.body or of["of"] not in (None, sha256(e.body).hexdigest()[:16]):
+            raise self._refused("Sweeper.Copy", f"{e.key} is no copy of the letter")
+        return ("Reject" if of["folder"] == REJECTED else "Aside"), b
 
     # --- requests that nobody waits for
 
@@ -263,23 +326,18 @@ class Trace(trace.Trace):
         if not me:
             return NOT_OURS
         b = self.blocks[self._ulid(e)]
-        if e.key == INDEX and e.op == "put":
+        if e.key == INDEX:
             return "Add", b
-        if me == WRITER and e.op == "create" and e.key.startswith(QUEUE):
+        if me == WRITER:
             self._letter(e, b)
             return "Letter", b
-        if me != WRITER and e.op == "create":
-            return self._copied(e, b)
-        if me != WRITER and e.op == "delete" and e.key.startswith(QUEUE):
-            return "Delete", b
-        raise self._no_action(e)
+        return self._copied(e, b) if e.op == "create" else ("Delete", b)
 
     def _arrived(self, e: Event) -> None:
-        of_index = e.key == INDEX and e.op == "put"
-        if of_index:
+        if e.key == INDEX:
             self._index_before(e)
         super()._arrived(e)
-        if of_index:
+        if e.key == INDEX:
             self._index_after(e)
 
     def _arrives(self, event: tuple) -> Match | None:
@@ -291,8 +349,11 @@ class Trace(trace.Trace):
     def _index_before(self, e: Event) -> None:
         """Let blocks become too old by the time of an entry."""
         shown, before = shown_in(e.version), self.shown
+        if shown.mark != content(e.body):
+            raise self._refused("index", f"entry {shown.index} is not the one whose digest is told")
         if (shown.index, shown.now_ns > before.now_ns) != (before.index + 1, True):
-            raise self._refused("index", f"entry {shown.index} at {shown.now_ns} follows entry {before.index} at {before.now_ns}")
+            raise self._refused("index", f"entry {shown.index} at {shown.now_ns} follows entry {before.index} at "
+                                f"{before.now_ns}")
         self.shown = shown
         for ulid, b in self.blocks.items():
             if b not in self.refiner.shared().old and ulids.time_ns(ulid) < shown.now_ns - HORIZON_NS:
@@ -308,8 +369,8 @@ class Trace(trace.Trace):
             self._do("", "Forget", (b,))
         s = self.refiner.shared()
         if not self.refiner.keep("", lambda s, _: (s.visible, s.removed) == (visible, removed)):
-            raise self._refused("index.blocks", f"the index shows {sorted(visible)} and knows {sorted(removed)} as removed, the "
-                                f"model {sorted(s.visible)} and {sorted(s.removed)}")
+            raise self._refused("index.blocks", f"the index shows {sorted(visible)} and knows {sorted(removed)} as removed, "
+                                f"the model {sorted(s.visible)} and {sorted(s.removed)}")
 
     # --- steps
 
@@ -340,12 +401,16 @@ class Trace(trace.Trace):
         else:
             so = how == "kept" and any(ulid in key for key in self.letters) and self.refiner.keep(
                 WRITER, lambda s, w: b in s.kept)
-        return "" if so else f"the model keeps {sorted(self.refiner.shared().kept)}, and had {sorted(self.refiner.shared().shown)}"
+        s = self.refiner.shared()
+        return "" if so else f"the model keeps {sorted(s.kept)}, and had {sorted(s.shown)}"
 
     def _told_of(self, e: Event) -> str | None:
         if e.op in self.bodiless:
-            if not e.client.startswith("Sweeper"):
-                raise self._misled(e, "it does not sweep")
+            if not e.client.startswith("Sweeper") or (self.pages.pop(e.client, Pages()).more and e.op == "swept"):
+                raise self._misled(e, "it has not listed all letters")
+            for task in range(AT_ONCE):
+                self.open.pop(f"{e.client}/letters {task}", None)
+                self._do(process_of(f"{e.client}/letters {task}"), "Crash", stays=True)  # what its tasks knew is gone
             return AGAIN
         if e.client != WRITER or e.op not in ("stored", "refused", "invalid", "failed", "unknown"):
             raise self._misled(e, "nobody has such a response")

@@ -19,6 +19,7 @@ from highwater.impl.index.library import Index
 from highwater.impl.index.replicated import Result
 from highwater.impl.raft.faults import NotLeader
 from highwater.impl.raft.machine import Command, Machine
+from highwater.traces.calls import content
 from highwater.traces.protocols.dlq_recovery import INDEX, Shown, version_of
 
 TERM = 1
@@ -39,7 +40,8 @@ class Service:
         visible = {ulid for unit, ulid in units.visible(self.view) if not unit.tenant}
         self.again |= visible & self.shown - self.visible
         self.visible, self.shown = visible, self.shown | visible
-        told = Shown(self.index, result.answer.code, of_index.clock_ns(self.view), tuple(sorted(visible)), removed(self.view))
+        told = Shown(self.index, content(body), result.answer.code, of_index.clock_ns(self.view), tuple(sorted(visible)),
+                     removed(self.view))
         return Reply(200, version_of(told), b"", result)  # pyright: ignore[reportArgumentType]  # the answer of the service
 
 
