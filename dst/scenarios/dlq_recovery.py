@@ -208,13 +208,14 @@ async def poll(index: Any, run: Run, results: dict[str, Any]) -> None:
 
 
 def final_check(actors: Actors, events: list[Event]) -> None:
-    """Check that what is kept is in the index, or was, or has a letter; that no block came back; and that the queue is empty."""
+    """Check that what is kept is or was in the index, or has a letter; that no block came back, and that the queue is empty."""
     run, keys = actors.kept[0], actors.store.keys
     if run.service.again:
         raise Failure("safety", "history:again", f"{', '.join(sorted(run.service.again))} was removed, and came back")
     there = {key.split("/")[3] for key in keys if key.startswith((QUEUE, REJECTED, ASIDE))} | run.service.shown
     if lost := sorted(run.kept.keys() - there):
-        raise Failure("safety", "history:lost", f"{', '.join(lost)} was kept, was in no index, and has no letter")
+        raise Failure("safety", "history:lost", f"{', '.join(lost)} was kept; neither the index had it, "
+                      "nor has it a letter")
     if actors.auditing and (left := [key for key in keys if key.startswith(QUEUE)]):
         raise Failure("liveness", "liveness:letters", f"after the last sweep {', '.join(left)} is still there")
 

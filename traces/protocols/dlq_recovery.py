@@ -139,6 +139,7 @@ class Trace(trace.Trace):
     alien = (*trace.ALIEN, StoreError)
     calls, claims = CALLS, JUDGES
     aside = (INDEX,)
+    collector = "Compactor"
     bodiless = ("swept", "not swept")
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
@@ -232,10 +233,21 @@ class Trace(trace.Trace):
     def _lists(self, e: Event) -> None:
         """Take a page of a sweeper's listing, which follows its page before."""
         before = self.pages.get(e.client, Pages())
+        if e.client not in self.pages:
+            for me in self._begin_anew(e.client):
+                self._do(me, "List", stays=True)
         if not before.more or e.condition != before.last or (e.client in self.pages and not e.condition):
             raise self._refused("Sweeper.List", f"{e.client} lists after {e.condition!r}, and has listed up to {before.last!r}")
         last = e.keys[-1] if e.keys else before.last
         self.pages[e.client] = Pages((*before.keys, *e.keys), last, e.truncated and bool(e.keys))
+
+    def _begin_anew(self, sweeper: str) -> list[str]:
+        """Forget what a sweeper's tasks knew. Return the model's processes of them."""
+        tasks = [f"{sweeper}/letters {number}" for number in range(AT_ONCE)]
+        for task in tasks:
+            self.open.pop(task, None)
+            self._do(process_of(task), "Crash", stays=True)
+        return [process_of(task) for task in tasks]
 
     def _adds(self, e: Event, me: str) -> None:
         b, late = self.blocks[self._ulid(e)], self.shown.code == TOO_LATE
@@ -280,10 +292,13 @@ class Trace(trace.Trace):
             if e.key not in listed.keys:
                 raise self._refused("Sweeper.Get", f"{e.client} reads {e.key}, which its sweeper has not listed, or had read")
             self.pages[e.client.partition("/")[0]] = listed._replace(keys=tuple(key for key in listed.keys if key != e.key))
-            if e.status == 200:
-                self._do(me, "Crash", stays=True)  # it has done with the letter before
+            if e.status == 404:
+                self._do(me, "GetGone", (b,), stays=True)
+                return
+            if not self.refiner.keep(me, lambda s, w: w.pc == "Listed" and b in w.todo):
+                self._do(me, "Crash", stays=True)  # it has left a letter, or has listed another page since
                 self._do(me, "List")
-                self._do(me, "Get", (b,))
+            self._do(me, "Get", (b,))
         elif e.op == "create":
             self._has(me, b)
             request = self._copied(e, b)
@@ -408,9 +423,7 @@ class Trace(trace.Trace):
         if e.op in self.bodiless:
             if not e.client.startswith("Sweeper") or (self.pages.pop(e.client, Pages()).more and e.op == "swept"):
                 raise self._misled(e, "it has not listed all letters")
-            for task in range(AT_ONCE):
-                self.open.pop(f"{e.client}/letters {task}", None)
-                self._do(process_of(f"{e.client}/letters {task}"), "Crash", stays=True)  # what its tasks knew is gone
+            self._begin_anew(e.client)
             return AGAIN
         if e.client != WRITER or e.op not in ("stored", "refused", "invalid", "failed", "unknown"):
             raise self._misled(e, "nobody has such a response")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from highwater.traces.calls import NONE, PERHAPS, Calls, Claim, definite, indefinite, returns
+from highwater.traces.calls import NONE, Calls, Claim, definite, indefinite, returns
 from highwater.traces.event import Event
 
 AGAIN = "add the block again, which changes nothing if it is kept"
@@ -13,10 +13,8 @@ CALLS: Calls = {
     "add": {
         "str": returns("stored", "the index has the block, or a letter names it and a sweeper adds it later", "how"),
         "InvalidArgument": definite("invalid", "the metadata is refused, and the message says why"),
-        "TooLate": definite("refused", "the block is older than the horizon, or retention has dropped its unit: keep it aside",
-                            PERHAPS),
-        "LetterTaken": definite("failed", "another block has this ULID and a letter: give each block a ULID of its own",
-                                PERHAPS),
+        "TooLate": definite("refused", "the block is older than the horizon, or retention has dropped its unit: keep it aside"),
+        "LetterTaken": definite("failed", "another block has this ULID and a letter: give each block a ULID of its own"),
         "Unavailable": definite("failed", "neither the index nor the store took it: " + AGAIN),
         "OutcomeUnknown": indefinite("unknown", "the index or the store may have it, or may have it later: " + AGAIN),
         "TimedOut": indefinite("unknown", f"{LATE}: {AGAIN}"),

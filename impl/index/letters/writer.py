@@ -76,7 +76,7 @@ class Writer:
                 await self.world.store.create(key, body)
                 return
             except AlreadyExists:
-                doubt = True  # that letter may be this block's
+                asked, doubt = doubt, True  # that letter may be this block's
                 try:
                     found = (await self.world.store.get(key)).body
                 except NotFound:
@@ -84,9 +84,10 @@ class Writer:
                 except StoreError as error:
                     why = str(error)
                 else:
-                    if found != body:
-                        raise LetterTaken(f"{key!r} has another block's metadata: give each block a ULID of its own") from None
-                    return
+                    if found == body:
+                        return
+                    said = f"{key!r} has another block's metadata: give each block a ULID of its own"
+                    raise (OutcomeUnknown if asked else LetterTaken)(said) from None
             except StoreError as error:
                 why, doubt = str(error), doubt or not isinstance(error, Definite)
             if left:
