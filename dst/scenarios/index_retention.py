@@ -96,7 +96,7 @@ MOST = {"cleaners": CLEANERS, "writers": 2, "workers": 1}
 
 def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, rounds=(8, 12), writers=(2, 1), adds=(7, 5, 9), polls=(14, 20), period=(1, 2, 1, 0),
-                       periods=(1, 1, 2, 0, 2), ahead=(0, 2, -2), pause_ms=(100, 60, 150), chaos=(20, 8))
+                       periods=(1, 1, 2, 0, 2), ahead=(0, 2, -2, -2), pause_ms=(100, 60, 150), chaos=(20, 8))
 
 
 def length(shape: Shape) -> int:
@@ -130,10 +130,11 @@ def production(world: Any, shape: Shape, number: int) -> Impl:
 class Service:
     """The log and the rows of the index of one run, and the term in which it is."""
 
-    def __init__(self, machine: Machine):
+    def __init__(self, machine: Machine, ahead: int):
         self.machine, self.view, self.index, self.term, self.asked = machine, machine.initial, 0, 0, 0
         self.numbers: dict[str, int] = {}  # ULID -> the number of a block
-        self.free = list(range(DATA))  # numbers of data that nobody has written
+        # numbers of data that nobody has written. If the last datum is not of its window, its units have no other
+        self.free = [number for number in range(DATA) if not ahead or number % WINDOWS < WINDOWS - 1 or number == DATA - 1]
         self.written: list[Any] = []  # blocks of writers
 
     def serve(self, store: SimulatedStore) -> None:
@@ -176,7 +177,7 @@ def named(unit: Any) -> tuple[int, int]:
 
 def service_of(actors: Actors, impl: Impl) -> Service:
     if not actors.kept:
-        actors.kept.append(Service(impl.machine(CONFIG)))
+        actors.kept.append(Service(impl.machine(CONFIG), actors.shape.ahead))
         actors.kept[0].serve(actors.store)
     return actors.kept[0]
 

@@ -8,7 +8,7 @@ log, in windows.
     index/lead           Elect, of the cleaner that asks
     AddBlock             Add of a block that is visible then
     UpdatePlan           JobEnd of a block that is replaced then
-    Truncate             Read and Truncate for each unit that is dropped, TruncateRefused if the model has such a command
+    Truncate             Read and Truncate for each unit that is dropped; nothing for others
     any entry            Tick before it; ForgetUnit after it, for each unit that is not known as dropped any more
     create, DELETE       Put; Sweep, when the first object of a dropped unit is deleted
 
@@ -112,7 +112,7 @@ class Trace(trace.Trace):
             self._applied(e)
 
     def _sent(self, e: Event) -> None:
-        self.pending[e.client, e.request] = ("Sent",), sent(e)
+        self.pending[e.client, e.request] = ("sent",), sent(e)
 
     def _arrived(self, e: Event) -> None:
         super()._arrived(e)
@@ -200,6 +200,8 @@ class Trace(trace.Trace):
     def _do(self, action: str, choices: tuple = (), me: str = "", stays: bool = False, shows: tuple = ()) -> None:
         """Take an action. With `stays` nothing happens if it is not possible. `shows`: term and version of a cleaner's read."""
         self.refiner.event(me, (0, 0, me, action, choices, stays, shows), matched)
+
+    # --- responses to callers
 
     def _told_of(self, e: Event) -> str | None:
         if e.op not in self.bodiless or not e.client.startswith("Cleaner"):
