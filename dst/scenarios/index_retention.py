@@ -146,7 +146,7 @@ class Service:
         return self.answer(f"term {self.term}", self.term)
 
     def read(self, body: bytes, now_ms: int) -> Reply:
-        return self.answer("read", self.view)
+        return self.answer(f"read of {self.index} in {self.term}", self.view)
 
     def answer(self, version: str, value: Any) -> Reply:
         self.asked += 1
@@ -155,7 +155,7 @@ class Service:
     def propose(self, body: bytes, now_ms: int) -> Reply:
         (term,) = U64.unpack_from(body)
         if not self.term or term not in (ANY, self.term):
-            return self.answer(NO_LEADER, None)
+            return self.answer(f"{NO_LEADER} of {content(body)}", None)
         self.index += 1
         self.view, result = self.machine.apply(self.view, Command(self.index, self.term, body[U64.size:]))
         return Reply(200, version_of(self.shown(body)), b"", result)  # pyright: ignore[reportArgumentType]  # its answer
@@ -232,7 +232,7 @@ async def cleaner(actors: Actors, client: Client, world: World, number: int) -> 
                 await node.lead()
         except StoreError:
             continue
-        said = await said_by(CALLS, "clean", actors.in_time(client, of.clean()))
+        said = await said_by(CALLS, "clean", actors.in_time(client, of.clean()), units=str)
         actors.tell(client, said.told, b"", keys=said.keys)
 
 

@@ -17,19 +17,22 @@ the version that the command names, in the command's term.
 """
 
 import json
+from struct import error
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.index.entries import command_of
-from highwater.impl.codecs.index.messages import AddBlock, BlockMeta, Truncate, UpdatePlan, decode
+from highwater.impl.codecs.index.messages import AddBlock, BlockMeta, GetPlan, Truncate, UpdatePlan, decode, encode
+from highwater.impl.codecs.index.names import block_path
 from highwater.impl.codecs.index.partitions import WINDOW_S
 from highwater.impl.codecs.index.rows import U64
+from highwater.impl.codecs.index.strings import tenant_of
 from highwater.impl.errors import StoreError
 from highwater.model.protocols import index_retention as m
 from highwater.traces import trace
 from highwater.traces.calls import content
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, Keys
-from highwater.traces.protocols.index_retention_calls import CALLS
+from highwater.traces.protocols.index_retention_calls import CALLS, JUDGES
 from highwater.traces.refine import Match, Refiner
 from highwater.traces.trace import AGAIN, refiner_without_witnesses, sent
 
@@ -86,11 +89,19 @@ def block_of(made: Any) -> m.Block:
     return int(made.string_table[part.name].removeprefix("d")) + (DATA if made.compaction_level else 0)
 
 
+ASKS = {  # role -> its requests: op and where, and the commands of its entries
+    "Cleaner": ({("put", LEAD), ("put", READ), ("put", INDEX)}, (Truncate,)),
+    "Writer": ({("create", RAW), ("put", INDEX)}, (AddBlock,)),
+    "Worker": ({("create", RESULTS), *((op, place) for op in ("list", "delete") for place in (RAW, RESULTS)), ("put", INDEX)},
+               (GetPlan, UpdatePlan)),
+}
+
+
 class Trace(trace.Trace):
     """Refines one trace of the retention of an index."""
 
-    alien = (*trace.ALIEN, StoreError)
-    calls = CALLS
+    alien = (*trace.ALIEN, StoreError, error)
+    calls, claims = CALLS, JUDGES
     aside = (INDEX,)
     bodiless = ("cleaned", "not cleaned")
     collector = "W"  # writers and workers have no state in the model
@@ -101,10 +112,55 @@ class Trace(trace.Trace):
         self.shown = Shown(0, "", 0, 0, (), (), (), ())
         self.versions: dict[tuple[m.Unit, int], int] = {}  # a unit's version in the index -> the model's
         self.blocks: dict[str, m.Block] = {}  # by the key of its object
+        self.others = 0  # requests to the index that were no entries
+        self.leads: dict[str, tuple[int, int, int]] = {}  # cleaner -> request, the term that it was told, the one before
+        self.asked: dict[str, str] = {}  # cleaner -> how many units its latest request drops; "0": it has read them
+        self.contents: dict[str, bytes] = {}  # by ULID: what was written
 
     @property
     def s(self) -> m.Shared:
         return self.refiner.shared()
+
+    def knows(self, client: str) -> bool:
+        role, _, number = client.partition("#")
+        return role in ASKS and number in map(str, range(1 if role == "Worker" else CLEANERS))
+
+    def _take(self, e: Event) -> None:
+        if not self.knows(e.client):
+            raise self._refused("form", f"there is no client {e.client}")
+        if e.kind != "told":
+            self._asks(e)
+        if e.kind in ("timeout", "crash"):
+            self.asked.pop(e.client, None)
+            request, _, before = self.leads.get(e.client, (0, 0, 0))
+            if e.kind == "crash" or (request == e.request and e.awaited):
+                self.leads[e.client] = 0, 0 if e.kind == "crash" else before, 0
+        super()._take(e)
+
+    def _asks(self, e: Event) -> None:
+        """Check that a client sends requests of its role only, and has read the units that it drops."""
+        asks, commands = ASKS[e.client.partition("#")[0]]
+        place = e.key if e.key.startswith(INDEX) else f"{e.key.partition('/')[0]}/"
+        if (e.op, place) not in asks:
+            raise self._no_action(e, e.client)
+        late = e.request <= self.last.get(e.client, 0)  # it was judged before
+        if e.key in (LEAD, READ) and (e.body or (e.key == READ and not late and not self._led(e.client))):
+            raise self._no_action(e, e.client)
+        if e.key != INDEX:
+            return
+        (term,), command = U64.unpack_from(e.body), command_of(e.body[2 * U64.size:])
+        own = ANY if not isinstance(command, Truncate) else term if late else self._led(e.client)
+        if not isinstance(command, commands) or term != own:
+            raise self._no_action(e, e.client)
+        made = [command.metadata] if isinstance(command, AddBlock) else [] if not isinstance(command, UpdatePlan) else [
+            one for part in command.plan_update.completed_jobs for one in part.compacted_blocks.new_blocks]
+        for one in made:
+            if self.contents.get(one.id) != encode(one):
+                raise self._refused("Put", f"{e.client} shows {one.id}, whose object it has not written so")
+
+    def _led(self, client: str) -> int:
+        """Return the term that a cleaner leads, as far as it knows; ANY: none."""
+        return self.leads.get(client, (0, ANY, 0))[1]
 
     def _step(self, e: Event) -> None:
         self._well_formed(e)
@@ -128,15 +184,33 @@ class Trace(trace.Trace):
         if e.key == INDEX and e.op == "put":
             self._entry(e)
         elif e.key == LEAD and e.op == "put":
+            self._other(e, f"term {self.s.term + 1}")
             self._do("Elect", me=e.client)
+            if e.awaited:
+                self.asked.pop(e.client, None)
+                self.leads[e.client] = e.request, self.s.term, self._led(e.client)
+        elif e.key == READ and e.op == "put":
+            self._other(e, f"read of {self.shown.index} in {self.s.term}")
+            if e.awaited:
+                self.asked[e.client] = "0"
         elif e.op == "create" and e.key.startswith((RAW, RESULTS)):
-            b = self.blocks[e.key] = block_of(decode(BlockMeta, e.body))
+            made = decode(BlockMeta, e.body, "block")
+            b = self.blocks.setdefault(e.key, block_of(made))
+            if self.contents.setdefault(made.id, e.body) != e.body or e.key != block_path(
+                    made.shard, tenant_of(made), made.id, made.compaction_level):
+                raise self._refused("Put", f"{e.key} is written with another content, or is another block's")
             if e.status == 200:
                 self._do("Put", (b,), stays=True)
         elif e.op == "delete" and e.key.startswith((RAW, RESULTS)):
             self._deletes(e, self.blocks[e.key])
-        elif not (e.key == READ and e.op == "put") and e.op != "list":
+        elif e.op != "list":
             raise self._no_action(e, e.client)
+
+    def _other(self, e: Event, said: str) -> None:
+        """Check the answer to a request that is no entry."""
+        self.others += 1
+        if e.version != f"{said}, {self.others}":
+            raise self._refused("index", f"{e.key} answers {e.version!r}, and not {said!r} as number {self.others}")
 
     def _deletes(self, e: Event, b: m.Block) -> None:
         u = m.unit_of(self.c, b)
@@ -150,6 +224,9 @@ class Trace(trace.Trace):
         if leads == e.version.startswith(NO_LEADER):
             raise self._refused("index", f"a node of term {term} takes an entry in term {self.s.term}, or refuses it")
         if not leads:
+            self._other(e, f"{NO_LEADER} of {content(e.body)}")
+            if e.awaited:
+                self.asked.pop(e.client, None)
             return
         after, before = shown_in(e.version), self.shown
         if (after.index, after.mark, after.now_ns > before.now_ns, after.term) != (
@@ -167,6 +244,8 @@ class Trace(trace.Trace):
             for b in sorted(b for b in self.s.visible if b < DATA and b not in after.visible):
                 self._do("JobEnd", (b,))
         elif isinstance(command, Truncate):
+            if e.awaited:
+                self.asked[e.client] = str(len(command.tombstones)) if command.term == after.term else "none"
             self._truncates(e, command, after)
         for u in sorted(self.s.dropped - {*after.dropped}):
             self._do("ForgetUnit", (u,))
@@ -206,6 +285,12 @@ class Trace(trace.Trace):
     def _told_of(self, e: Event) -> str | None:
         if e.op not in self.bodiless or not e.client.startswith("Cleaner"):
             raise self._misled(e, "nobody has such a response")
+        if e.op == "not cleaned":
+            done, before = self.asked.pop(e.client, ""), self._last_of(e)
+            if before is None or before.kind == "told":
+                raise self._misled(e, "it has sent no request")
+            if (e.keys[1] == "PollAgain") != (done == "none"):
+                raise self._misled(e, "the term of its command is another one")
         return AGAIN
 
 

@@ -1,11 +1,16 @@
 """The answers of impl/index/retention.py to whoever runs a cleaner, and what is true then."""
 
-from highwater.traces.calls import NONE, Calls, definite, indefinite, returns
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from highwater.traces.calls import NONE, Calls, Claim, definite, indefinite, returns
+from highwater.traces.event import Event
 
 CALLS: Calls = {
     "clean": {
         "int": returns("cleaned", "units that were still as they were read are dropped; the others stay for the next time",
-                       update=NONE),
+                       "units", update=NONE),
         "PollAgain": definite("not cleaned", "another term has begun since the units were read: clean again", NONE),
         "NotLeader": definite("not cleaned", "this node does not lead: the leader's cleaner drops the units", NONE),
         "Unavailable": definite("not cleaned", "the log took no command: clean again", NONE),
@@ -13,3 +18,12 @@ CALLS: Calls = {
         "TimedOut": indefinite("not cleaned", "the caller's time was over: clean again", NONE),
     },
 }
+
+
+def right_units(trace: Any, e: Event, value: str) -> str:
+    """The call has read the units and, if the policy drops some, has proposed so many."""
+    found = trace.asked.pop(e.client, "")
+    return "" if found == value else f"the last request of this call {f'names {found} units' if found else 'is no such one'}"
+
+
+JUDGES: Mapping[str, Claim] = MappingProxyType({"units": right_units})
