@@ -72,6 +72,8 @@ OF_AN_INDEX = {
     "dst/scenarios/metadata_fsm": {*(f"{INDEXED}/{of}" for of in ("end", "group", "workers", "writers")), "dst/scenarios/raft",
                                    "dst/scenarios/replicated/group", "traces/protocols/indexed/log"},
     "dst/mutants/dlq_recovery": {"dst/mutants/metadata_fsm"},
+    "dst/mutants/index_retention": {"dst/mutants/metadata_fsm"},
+    "dst/scenarios/index_retention": {f"{INDEXED}/{of}" for of in ("group", "service", "writers")},
     "dst/scenarios/dlq_recovery": {f"{INDEXED}/service", f"{INDEXED}/writers"},
     f"{INDEXED}/service": {f"{INDEXED}/group", "traces/protocols/dlq_recovery"},
     f"{INDEXED}/end": {f"{INDEXED}/group"},

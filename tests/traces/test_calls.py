@@ -53,11 +53,12 @@ ALSO = {  # protocol -> modules whose errors its table has, too
     "checkpoints": ("destroy_mark",), "destroy": ("checkpoints", "destroy_mark"),
     **dict.fromkeys(("raft", "raft_membership", "consistent_read", "log_snapshot", "metadata_fsm", "compaction_queue"),
                     ("raft_faults",)),
-    "dlq_recovery": ("index_library", "raft_faults"),
+    **dict.fromkeys(("dlq_recovery", "index_retention"), ("index_library", "raft_faults")),
 }
 ROOMS = {  # of what is not in impl/protocols
     **dict.fromkeys(("raft", "raft_membership", "consistent_read", "log_snapshot"), "raft.node"), "raft_faults": "raft.faults",
     "dlq_recovery": "index.letters.writer", "sweeper": "index.letters.sweeper", "index_library": "index.library",
+    "index_retention": "index.retention",
     **dict.fromkeys(("metadata_fsm", "compaction_queue"), "index.library")}
 # protocol -> modules whose calls its table has, too
 CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids"), "database_gc": ("database_gc_uploads",),
@@ -175,6 +176,7 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     "metadata_fsm": {**OF_OPERATORS, **QUERIES, "transfer": "of raft", **OF_RETENTION},
     "compaction_queue": {**OF_OPERATORS, **QUERIES, "transfer": "of raft", **OF_RETENTION,
                          **dict.fromkeys(("overdue", "confirm"), "of metadata_fsm")},
+    "index_retention": {"run": "which cleans again and again"},
     "dlq_recovery": {"leave": "add", **dict.fromkeys(("handle", "one", "settle", "copy", "ended"), "sweep"),
                      "run": "which sweeps again and again"},
     "checkpoints": {"update": "of the stores", "collect_named": "collect"},
