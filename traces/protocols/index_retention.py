@@ -32,7 +32,7 @@ from highwater.traces import trace
 from highwater.traces.calls import content
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, Keys
-from highwater.traces.protocols.index_retention_calls import CALLS, JUDGES
+from highwater.traces.protocols.index_retention_calls import CALLS, JUDGES, OTHER_TERM
 from highwater.traces.refine import Match, Refiner
 from highwater.traces.trace import AGAIN, refiner_without_witnesses, sent
 
@@ -289,7 +289,7 @@ class Trace(trace.Trace):
             done, before = self.asked.pop(e.client, ""), self._last_of(e)
             if before is None or before.kind == "told":
                 raise self._misled(e, "it has sent no request")
-            if (e.keys[1] == "PollAgain") != (done == "none"):
+            if e.keys and (e.keys[1] == OTHER_TERM) != (done == "none"):
                 raise self._misled(e, "the term of its command is another one")
         return AGAIN
 

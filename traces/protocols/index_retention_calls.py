@@ -7,11 +7,12 @@ from typing import Any
 from highwater.traces.calls import NONE, Calls, Claim, definite, indefinite, returns
 from highwater.traces.event import Event
 
+OTHER_TERM = "PollAgain"  # a class of errors
 CALLS: Calls = {
     "clean": {
         "int": returns("cleaned", "units that were still as they were read are dropped; the others stay for the next time",
                        "units", update=NONE),
-        "PollAgain": definite("not cleaned", "another term has begun since the units were read: clean again", NONE),
+        OTHER_TERM: definite("not cleaned", "another term has begun since the units were read: clean again", NONE),
         "NotLeader": definite("not cleaned", "this node does not lead: the leader's cleaner drops the units", NONE),
         "Unavailable": definite("not cleaned", "the log took no command: clean again", NONE),
         "OutcomeUnknown": indefinite("not cleaned", "the command may drop units, now or later: clean again", NONE),
