@@ -28,8 +28,9 @@ class DeletesFirst(Sweeper):
         body = (await self.world.store.get(entry.key)).body
         try:
             made = letter_of(entry.key, body)
-        except InvalidLetter:
-            await super().settle(entry)
+        except InvalidLetter as error:
+            await self.copy(entry.key, REJECTED, body, str(error))
+            await self.world.store.delete(entry.key)
             return
         await self.world.store.delete(entry.key)
         try:
@@ -41,15 +42,10 @@ class DeletesFirst(Sweeper):
 class MovesByDeletingFirst(Sweeper):
     """It deletes a damaged letter, and then puts the copy."""
 
-    async def settle(self, entry: Entry) -> None:
-        body = (await self.world.store.get(entry.key)).body
-        try:
-            letter_of(entry.key, body)
-        except InvalidLetter as error:
-            await self.world.store.delete(entry.key)
-            await self.copy(entry.key, REJECTED, body, str(error))
-            return
-        await super().settle(entry)
+    async def copy(self, key: str, prefix: str, body: bytes, why: str) -> None:
+        if prefix == REJECTED:
+            await self.world.store.delete(key)
+        await super().copy(key, prefix, body, why)
 
 
 class CountsUnanswered(Sweeper):
@@ -84,12 +80,10 @@ def copies_all_but(left_out: str) -> type[Sweeper]:
 class StopsAtBad(Sweeper):
     """A sweep ends at a damaged letter."""
 
-    async def settle(self, entry: Entry) -> None:
-        try:
-            letter_of(entry.key, (await self.world.store.get(entry.key)).body)
-        except InvalidLetter:
-            raise NotLeader("", "") from None  # the error at which a sweep ends
-        await super().settle(entry)
+    async def copy(self, key: str, prefix: str, body: bytes, why: str) -> None:
+        if prefix == REJECTED:
+            raise NotLeader("", "")  # the error at which a sweep ends
+        await super().copy(key, prefix, body, why)
 
 
 def sweeping(of: type[Sweeper]) -> Build:
