@@ -82,6 +82,7 @@ class SimulatedStore:
         self._tick_ms = profile.last_modified_ms
         self._special = bool(profile.mutation_gap_ms or profile.stale or choose)
         self._lists, self._refuses = "", False
+        self._services: dict[str, Callable[[bytes, int], Reply]] = {}
         self._writes = 0
         self._changed_ms: dict[str, int] = {}  # key -> time of its last change
         self._past: list[tuple[str, Stored | None]] = []  # for each change: the key, and the object before
@@ -106,7 +107,7 @@ class SimulatedStore:
             version = found[0].version
             return (version != condition and self._of_another(version, condition)) or self.put(key, body, now_ms)
         if op == "put":
-            return self.put(key, body, now_ms)
+            return self._services[key](body, now_ms) if key in self._services else self.put(key, body, now_ms)
         if op == "delete":
             return self._delete(key, now_ms) if found else self._nothing or NO_CONTENT
         if found is None:
@@ -195,6 +196,8 @@ class SimulatedStore:
         profile, choose = self.profile, self.choose
         if self._refuses:
             return refusal(FORBIDDEN)
+        if op == "put" and key in self._services:
+            return None
         if op not in READS:
             changed_ms = self._changed_ms.get(key)
             if changed_ms is not None and now_ms - changed_ms < profile.mutation_gap_ms:
@@ -210,6 +213,11 @@ class SimulatedStore:
         if choose and op == "list" and profile.empty_pages and choose("list.empty", 2):
             return Reply(200, answer=Page((), True))
         return None
+
+    def serve(self, key: str, put: Callable[[bytes, int], Reply]) -> None:
+        """Let another service stand behind a key. A PUT of the key asks it: `put(body, now_ms)` is applied at one moment, as
+        any request. So a service that clients ask beside the store has the same faults."""
+        self._services[key], self._special = put, True
 
     def refuses_all(self) -> None:
         """From now on every request is refused without effect, as if the bucket were gone, or the caller's credentials."""

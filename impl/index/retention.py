@@ -94,11 +94,15 @@ class Cleaner:
                 except StoreError as error:
                     self.index.world.metrics.warn(f"retention dropped nothing more: {error}")
 
+    def over(self, rows: Rows) -> Iterable[tuple[Unit, Times]]:
+        """Yield the units that the policy drops now, the oldest first."""
+        return over(rows, self.policy, self.index.now_ns())
+
     async def clean(self) -> int:
         """Propose to drop the oldest units whose time is over, and return how many. Raises what `Index.truncate` raises."""
         term = self.index.node.state.term
         units = []
-        for one in over(await self.index.rows(), self.policy, self.index.now_ns()):
+        for one in self.over(await self.index.rows()):
             units.append(one)
             if len(units) == AT_ONCE:
                 break

@@ -152,17 +152,18 @@ def sweeper_list(c: Constants, me: int, s: Shared, w: Sweeper) -> Iterator:
 
 
 def get(c: Constants, me: int, s: Shared, w: Sweeper) -> Iterator:
-    """It reads the first letter that is left. A damaged one is not added."""
-    if w.pc == "Listed" and min(w.todo) in s.letters:
-        b = min(w.todo)
-        got = Sweeper("Bad" if b < c.BAD else "Read", w.todo - {b}, b)
-        yield (), s, got if b >= c.BAD or c.SKIP_BAD else Sweeper()
+    """It reads a letter that is left, in any order. A damaged one is not added."""
+    for b in sorted(w.todo & s.letters):
+        if w.pc == "Listed":
+            got = Sweeper("Bad" if b < c.BAD else "Read", w.todo - {b}, b)
+            yield (b,), s, got if b >= c.BAD or c.SKIP_BAD else Sweeper()
 
 
 def get_gone(c: Constants, me: int, s: Shared, w: Sweeper) -> Iterator:
     """Another sweeper has deleted the letter."""
-    if w.pc == "Listed" and min(w.todo) not in s.letters:
-        yield (), s, rest(w._replace(todo=w.todo - {min(w.todo)}))
+    for b in sorted(w.todo - s.letters):
+        if w.pc == "Listed":
+            yield (b,), s, rest(w._replace(todo=w.todo - {b}))
 
 
 def settled(c: Constants, w: Sweeper) -> Sweeper:

@@ -199,5 +199,6 @@ def test_what_is_ended_amid_the_timing_leaves_nothing(moto_stores, monkeypatch, 
 def test_every_protocol_with_commits_has_a_contention():
     # The first has no commits, and the commits of the others are those of the boundary protocol and of compactions.
     without = {"store_primitives", "manifest_migration", "database_gc", "db_reader", "clones", "database_clones", "db", "raft",
-               "raft_membership", "consistent_read", "log_snapshot", "metadata_fsm", "compaction_queue"}
+               "raft_membership", "consistent_read", "log_snapshot", "metadata_fsm", "compaction_queue",
+               "dlq_recovery", "index_retention"}
     assert {stem for stem in STEMS if not all_of(stem)} == without

@@ -76,6 +76,11 @@ OF_AN_INDEX = {
                                    "dst/scenarios/replicated/group", "traces/protocols/indexed/log"},
     **{f"dst/scripts/indexed/{of}": {f"dst/scripts/replicated/{part}" for part in ("disks", "node")} for of in (
         "library", "one")},
+    "dst/mutants/dlq_recovery": {"dst/mutants/metadata_fsm"},
+    "dst/mutants/index_retention": {"dst/mutants/metadata_fsm"},
+    "dst/scenarios/index_retention": {f"{INDEXED}/{of}" for of in ("group", "service", "writers")},
+    "dst/scenarios/dlq_recovery": {f"{INDEXED}/service", f"{INDEXED}/writers"},
+    f"{INDEXED}/service": {f"{INDEXED}/group", "traces/protocols/dlq_recovery"},
     f"{INDEXED}/end": {f"{INDEXED}/group"},
     f"{INDEXED}/group": {"dst/scenarios/raft", "traces/protocols/indexed/log"},
     f"{INDEXED}/workers": {*(f"{INDEXED}/{of}" for of in ("group", "writers")), "dst/scenarios/raft",

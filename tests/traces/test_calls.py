@@ -38,7 +38,8 @@ UNSAID = {  # errors that no table has -> why
     "OverLimit": "of the calls over a network: dst/scripts/indexed/service.py",
     **dict.fromkeys(("Refused", "Unclear"), "of the calls over a network: tests/impl/index/test_index_service.py"),
     **dict.fromkeys(("JobLost", "DamagedObject"), "of a worker, which ends its job: dst/scripts/indexed/worker.py"),
-    **dict.fromkeys(("InvalidLetter", "LetterTaken"), "of dead letters: dst/scripts/indexed/letters.py"),
+    "InvalidLetter": "a sweeper moves such a letter: dst/scripts/indexed/letters.py",
+    "OtherLayout": "of a program that reads a bucket whole: tests/index/test_index_bucket.py",
     "PolicyRefused": "an index is not served with such periods",
     "BeyondEnd": "of a range, and only reads of SSTs ask for ranges",
     "Undecodable": "of a codec: it is raised as one of its kinds, such as InvalidManifest",
@@ -54,12 +55,16 @@ ALSO = {  # protocol -> modules whose errors its table has, too
     "checkpoints": ("destroy_mark",), "destroy": ("checkpoints", "destroy_mark"),
     **dict.fromkeys(("raft", "raft_membership", "consistent_read", "log_snapshot", "metadata_fsm", "compaction_queue"),
                     ("raft_faults",)),
+    **dict.fromkeys(("dlq_recovery", "index_retention"), ("index_library", "raft_faults")),
 }
 ROOMS = {  # of what is not in impl/protocols
     **dict.fromkeys(("raft", "raft_membership", "consistent_read", "log_snapshot"), "raft.node"), "raft_faults": "raft.faults",
+    "dlq_recovery": "index.letters.writer", "sweeper": "index.letters.sweeper", "index_library": "index.library",
+    "index_retention": "index.retention",
     **dict.fromkeys(("metadata_fsm", "compaction_queue"), "index.library")}
 # protocol -> modules whose calls its table has, too
-CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids"), "database_gc": ("database_gc_uploads",)}
+CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids"), "database_gc": ("database_gc_uploads",),
+            "dlq_recovery": ("sweeper",)}
 # their errors are in the tables of the protocols that are made of them
 PARTS = ("boundary_object", "sequenced_storage", "sequenced_metadata")
 
@@ -173,6 +178,9 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     "metadata_fsm": {**OF_OPERATORS, **QUERIES, "transfer": "of raft", **OF_RETENTION},
     "compaction_queue": {**OF_OPERATORS, **QUERIES, "transfer": "of raft", **OF_RETENTION,
                          **dict.fromkeys(("overdue", "confirm"), "of metadata_fsm")},
+    "index_retention": {"run": "which cleans again and again"},
+    "dlq_recovery": {"leave": "add", **dict.fromkeys(("handle", "one", "settle", "copy", "ended"), "sweep"),
+                     "run": "which sweeps again and again"},
     "checkpoints": {"update": "of the stores", "collect_named": "collect"},
     "destroy": {"fence": "of `admin destroy`: the scenario has no WAL",
                 "release": "finish", "others_of": "finish", "create": "of checkpoints",

@@ -48,13 +48,13 @@ def production(world: Any, shape: Any, number: int) -> Impl:
 
 
 class IndexClock:
-    """A node's clock, by which its index works."""
+    """A node's clock, by which its index works. `times`: how many ms of the index one ms of the run is."""
 
-    def __init__(self, of: Any, start_ms: int):
-        self.of, self.start_ms = of, start_ms
+    def __init__(self, of: Any, start_ms: int, times: int = MS_OF_THE_INDEX):
+        self.of, self.start_ms, self.times = of, start_ms, times
 
     def now_ms(self) -> int:
-        return self.start_ms + self.of.now_ms() * MS_OF_THE_INDEX
+        return self.start_ms + self.of.now_ms() * self.times
 
 
 class IndexGroup(Group):

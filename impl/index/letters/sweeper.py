@@ -30,11 +30,21 @@ class Options(NamedTuple):
 USUAL = Options()
 
 
-async def ended(task: Task[None]) -> None:
+async def ended(tasks: list[Task[None]]) -> None:
+    """Cancel tasks, and return once all have ended, also if the caller is cancelled meanwhile: then raise that."""
     try:
-        await task
-    except StoreError:
-        pass  # it was cancelled, or raised what the first one did
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            try:
+                await task
+            except StoreError:
+                pass  # it was cancelled, or raised what the first one did
+    except GeneratorExit:  # the process ends, and nothing of it takes a step any more
+        raise
+    except BaseException:
+        await ended(tasks)
+        raise
 
 
 class Sweeper:
@@ -74,11 +84,11 @@ class Sweeper:
         try:
             for task in tasks:
                 await task
-        finally:
-            for task in tasks:
-                task.cancel()
-            for task in tasks:
-                await ended(task)
+        except GeneratorExit:  # the process ends, and nothing of it takes a step any more
+            raise
+        except BaseException:
+            await ended(tasks)
+            raise
 
     async def one(self, entry: Entry) -> None:
         """Handle one letter. Raises NotLeader and NotRunning; anything else leaves the letter where it is, with a warning."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.index.messages import encode
-from highwater.impl.errors import AlreadyExists, Definite, NotFound, OutcomeUnknown, StoreError
+from highwater.impl.errors import AlreadyExists, Definite, NotFound, OutcomeUnknown, StoreError, Unavailable
 from highwater.impl.index.letters.letter import key_of
 from highwater.impl.index.library import InvalidArgument, TooLate
 from highwater.impl.index.validate import invalid_block
@@ -45,12 +45,13 @@ class Writer:
     async def add(self, block: Any) -> str:
         """Add a block, or leave a letter: return ADDED or KEPT.
 
-        Raises InvalidArgument, TooLate and TooLarge if the index takes no such block, LetterTaken, and OutcomeUnknown or
-        Unavailable if the store does not answer either. It may be called again after any error.
+        Raises InvalidArgument, TooLate and TooLarge if the index takes no such block, and LetterTaken. If the store does not
+        answer either, it raises OutcomeUnknown if any request may have had an effect, else Unavailable. It may be called again
+        after any error.
         """
         if (wrong := invalid_block(block)) is not None:
             raise InvalidArgument(wrong)
-        until_ms = self.world.clock.now_ms() + self.options.retry_ms
+        until_ms, doubt = self.world.clock.now_ms() + self.options.retry_ms, False
         while True:
             try:
                 await self.ask(block)
@@ -58,32 +59,38 @@ class Writer:
             except FINAL:
                 raise
             except StoreError as error:
-                why = str(error)
+                why, doubt = str(error), doubt or not isinstance(error, Definite)
             if self.world.clock.now_ms() >= until_ms:
                 break
             await self.world.clock.sleep_ms(self.options.pause_ms)
-        await self.leave(block)
+        await self.leave(block, doubt)
         self.world.metrics.count("dead_letters_written")
         self.world.metrics.warn(f"block {block.id} is in no index yet, and its letter is in the queue: {why}")
         return KEPT
 
-    async def leave(self, block: Any) -> None:
-        """Put a letter. Raises what `add` raises."""
-        key, body = key_of(block), encode(block)
+    async def leave(self, block: Any, doubt: bool = False) -> None:
+        """Put a letter. Raises what `add` raises. `doubt`: the index may have the block."""
+        key, body, why = key_of(block), encode(block), "each time a sweeper had just taken the letter"
         for left in reversed(range(self.options.attempts)):
             try:
                 await self.world.store.create(key, body)
                 return
             except AlreadyExists:
+                asked, doubt = doubt, True  # that letter may be this block's
                 try:
                     found = (await self.world.store.get(key)).body
                 except NotFound:
                     continue  # it was swept; if that was an earlier block's, this one's still has to be put
-                if found != body:
-                    raise LetterTaken(f"{key!r} has another block's metadata: give each block a ULID of its own") from None
-                return
-            except StoreError:
-                if not left:
-                    raise
+                except StoreError as error:
+                    why = str(error)
+                else:
+                    if found == body:
+                        return
+                    said = f"{key!r} has another block's metadata: give each block a ULID of its own"
+                    raise (OutcomeUnknown if asked else LetterTaken)(said) from None
+            except StoreError as error:
+                why, doubt = str(error), doubt or not isinstance(error, Definite)
+            if left:
                 await self.world.clock.sleep_ms(self.options.pause_ms)
-        raise OutcomeUnknown(f"{key!r} could not be put, {self.options.attempts} times over")
+        said = f"{key!r} could not be put, {self.options.attempts} times over: {why}"
+        raise OutcomeUnknown(said) if doubt else Unavailable(said)
