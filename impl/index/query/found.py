@@ -51,7 +51,7 @@ def datasets_of(columns: Columns, unit: Unit, query: Query) -> Found:
         chosen &= own[columns.tenant]
     hits = np.flatnonzero(chosen)
     sets = {number: tuple(columns.sets.sets[one] for one in columns.distinct[number] if holds[one])
-            for number in set(columns.labels[hits].tolist())}
+            for number in dict.fromkeys(columns.labels[hits].tolist())}
     return Found(columns, hits, sets)
 
 
