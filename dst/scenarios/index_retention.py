@@ -1,9 +1,9 @@
 """Simulate the retention of a metadata index: two nodes whose cleaners run by turns, writers, and a worker.
 
-The cleaners are impl/index/retention's, and the index is impl/index's state machine, behind keys of the simulated store. So
-each entry has the faults of a request. A node begins a term at any time, also between a cleaner's read and its command. Writers
-add blocks again long after, the worker reports results late, and deletes what the tombstones of units name. The windows of a
-run last 150 ms each. Once the faults have stopped, every visible block must have its object.
+The cleaners are those of impl/index/retention.py, and the index is impl/index's state machine, behind keys of the simulated
+store. So each entry has the faults of a request. A node begins a term at any time, also between a cleaner's read and its
+command. Writers add blocks again long after, the worker reports results late, and deletes what the tombstones of units name.
+The windows of a run last 150 ms each. Once the faults have stopped, every visible block must have its object.
 """
 
 from collections.abc import Callable
@@ -75,6 +75,9 @@ CONFIG = Config(horizon_ns=HORIZON * WINDOW_S * S, delay_ns=HORIZON * WINDOW_S *
                 levels=(Level(1, S),), tombstones=1, retry_ns=S)
 
 
+SAME = 2  # Shape.last
+
+
 @dataclass(frozen=True)
 class Shape(BaseShape):
     """The size of a run, drawn from its seed unless given."""
@@ -87,16 +90,22 @@ class Shape(BaseShape):
     polls: int = 14
     period: int = 1  # of the first tenant, in windows; 0: for ever
     periods: int = 1  # of the others
-    ahead: int = 0  # windows by which the last datum is later than its block
+    last: int = SAME  # the window of the last datum: SAME: its block's; one less: the one before; one more: the next
     pause_ms: int = 100  # between two operations of a client, at most
 
 
-MOST = {"cleaners": CLEANERS, "writers": 2, "workers": 1}
+MOST = {"cleaners": CLEANERS, "writers": 2, "workers": 1, "last": 2 * SAME}
+
+
+def ahead_in(shape: Shape) -> int:
+    """Return by how many windows the last datum is later than its block; negative if it is earlier."""
+    return shape.last - SAME
 
 
 def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, rounds=(8, 12), writers=(2, 1), adds=(7, 5, 9), polls=(14, 20), period=(1, 2, 1, 0),
-                       periods=(1, 1, 2, 0, 2), ahead=(0, 2, -2, -2), pause_ms=(100, 60, 150), chaos=(20, 8))
+                       periods=(1, 1, 2, 0, 2), last=(SAME, SAME + 2, SAME - 2, SAME - 2), pause_ms=(100, 60, 150),
+                       chaos=(20, 8))
 
 
 def length(shape: Shape) -> int:
@@ -104,12 +113,12 @@ def length(shape: Shape) -> int:
 
 
 def trace_of(shape: Shape) -> Trace:
-    return Trace(refiner_of(refiner, constants(shape.period, shape.periods, shape.ahead)), KEYS, shape.skew_ms)
+    return Trace(refiner_of(refiner, constants(shape.period, shape.periods, ahead_in(shape))), KEYS, shape.skew_ms)
 
 
 def trace_options(shape: Shape) -> list[str]:
     usual = Shape()
-    return [f"--shape {name}={getattr(shape, name)}" for name in ("period", "periods", "ahead")
+    return [f"--shape {name}={getattr(shape, name)}" for name in ("period", "periods", "last")
             if getattr(shape, name) != getattr(usual, name)]
 
 
@@ -177,7 +186,7 @@ def named(unit: Any) -> tuple[int, int]:
 
 def service_of(actors: Actors, impl: Impl) -> Service:
     if not actors.kept:
-        actors.kept.append(Service(impl.machine(CONFIG), actors.shape.ahead))
+        actors.kept.append(Service(impl.machine(CONFIG), ahead_in(actors.shape)))
         actors.kept[0].serve(actors.store)
     return actors.kept[0]
 
@@ -256,7 +265,7 @@ def new_block(actors: Actors, client: Client, world: World, service: Service) ->
     number = free[-1 - actors.choose(client.sites["datum"], len(free))]
     service.free.remove(number)
     at_ms = (START_S + (number % WINDOWS + 1) * WINDOW_S) * 1000 - 60_000 * (DATA - number)
-    made = made_block(number, ulids.made(at_ms, b"\0" * 8 + number.to_bytes(2)), 0, actors.shape.ahead)
+    made = made_block(number, ulids.made(at_ms, b"\0" * 8 + number.to_bytes(2)), 0, ahead_in(actors.shape))
     service.numbers[made.id] = number
     service.written.append(made)
     return made
@@ -342,7 +351,7 @@ def result_of(actors: Actors, service: Service, plan: Any) -> Any:
     number = service.numbers[source]
     ulid = names.compacted_id([source], 1, f"t{number % TENANTS + 1}")
     service.numbers[ulid] = number + DATA
-    return made_block(number, ulid, 1, actors.shape.ahead)
+    return made_block(number, ulid, 1, ahead_in(actors.shape))
 
 
 # --- the end
