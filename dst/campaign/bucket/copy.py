@@ -57,8 +57,8 @@ async def copied(journal: Journal, store: ObjectStore) -> Path:
         first = (await store.get(FIRST)).body
         copy = caches() / hashlib.sha256(first).hexdigest()[:32]
         if not journal.entries:
-            for number in range(1, 1 + sum(1 for _ in (copy / "journal").glob("*"))):
-                journal.know((copy / "journal" / str(number)).read_bytes())
+            while (known := copy / "journal" / str(journal.next_id)).exists():
+                journal.know(known.read_bytes())
         await journal.read()
     except NotFound:
         raise Refused(f"{url} holds no campaign: it has no {FIRST}") from None
