@@ -24,10 +24,12 @@ NOT_FOUND_YET = ", and no query finds it before the next sweep of the dead lette
 
 At = Annotated[str, typer.Option("--at", help="where nodes serve their API: HOST:PORT, or 1=HOST:PORT,2=HOST:PORT,..")]
 Tenants = Annotated[list[str], typer.Option("--tenant", help="whose data; may be given several times")]
-Start = Annotated[int, typer.Option("--start", help="of the time range: ms since 1970, inclusive")]
-End = Annotated[int, typer.Option("--end", help="of the time range: ms since 1970, inclusive")]
+MS = 1 << 62  # the largest time
+Start = Annotated[int, typer.Option("--start", min=0, max=MS, help="of the time range: ms since 1970, inclusive")]
+End = Annotated[int, typer.Option("--end", min=0, max=MS, help="of the time range: ms since 1970, inclusive")]
 Labels = Annotated[list[str] | None, typer.Option("--label", help="a label to show; may be given several times")]
-Shards = Annotated[list[int] | None, typer.Option("--shard", help="of these shards only; may be given several times")]
+Shards = Annotated[list[int] | None, typer.Option("--shard", min=0, max=(1 << 32) - 1, help="of these shards only; may be given "
+                                                  "several times")]
 Selector = Annotated[str, typer.Argument(help="which datasets: '{service_name=\"api\"}'")]
 Stale = Annotated[bool, typer.Option("--stale", help="take what the first node has, which may lack what is new")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, one object a line")]
@@ -164,7 +166,8 @@ def query_command(selector: Selector, tenant: Tenants, start: Start, end: End, l
     """Show the blocks with datasets of these tenants and times for which the selector holds."""
     from highwater.impl.codecs.index.messages import QueryRequest, to_json
 
-    request = QueryRequest(tenant_id=tenant, start_time=start, end_time=end, query=selector, labels=label, shards=shard)
+    request = question(QueryRequest, tenant_id=tenant, start_time=start, end_time=end, query=selector, labels=label,
+                       shards=shard)
     blocks = asked(at, files_of(authority, certificate, key), request, stale).blocks
     if as_json:
         for block in blocks:
@@ -185,7 +188,8 @@ def labels_command(selector: Selector, tenant: Tenants, start: Start, end: End, 
     """Show each combination of values of some labels in the datasets that `query` would find."""
     from highwater.impl.codecs.index.messages import LabelsRequest
 
-    request = LabelsRequest(tenant_id=tenant, start_time=start, end_time=end, query=selector, labels=label, shards=shard)
+    request = question(LabelsRequest, tenant_id=tenant, start_time=start, end_time=end, query=selector, labels=label,
+                       shards=shard)
     sets = asked(at, files_of(authority, certificate, key), request, stale).labels
     if as_json:
         for one in sets:
@@ -195,6 +199,14 @@ def labels_command(selector: Selector, tenant: Tenants, start: Start, end: End, 
     for one in sets:
         table.add_row(*(pair.value for pair in one.labels))
     console.print(table)
+
+
+def question(kind: Any, **fields: Any) -> Any:
+    """Make a request. A text that is not of Unicode is refused."""
+    try:
+        return kind(**fields)
+    except ValueError as error:
+        refuse(f"a text of the question is not UTF-8: {error}")
 
 
 @app.command("tenants")

@@ -40,9 +40,10 @@ def rebuild_command(bucket: Bucket, out: Annotated[Path, typer.Option("--out", h
                                       in_processes(processes), Config(),
                                       lambda done, total: progress.update(bar, completed=done, total=total)),
                       f"; what is read is kept in {work_of(out)}: the same command goes on")
+    twice = len({one.source for one in found.covered})
     console.print(f"{out}: {found.blocks:,} blocks of {found.objects:,} objects; {len(found.damaged):,} damaged, "
-                  f"{len(found.covered):,} covered twice, {found.letters:,} dead letters, {found.others:,} other objects",
-                  markup=False)
+                  f"{twice:,} covered twice and {len(found.left_out):,} left out for it, {found.letters:,} dead letters, "
+                  f"{found.others:,} other objects", markup=False)
     if found.damaged or found.covered:
         rows = out.with_name(f"{out.name}.damaged.ndjson")
         write_text(rows, damaged_file(out, found))

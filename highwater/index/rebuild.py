@@ -24,11 +24,12 @@ import pyarrow.parquet as pq
 
 from highwater.dst.bulk.footers import Read, opened, read
 from highwater.dst.campaign.folder import read_json, write_json
+from highwater.dst.campaign.processes import begin_worker
 from highwater.impl.codecs.index import snapshot
 from highwater.impl.codecs.index.messages import BlockMeta, decode
 from highwater.impl.codecs.index.strings import tenant_of
 from highwater.impl.errors import Definite
-from highwater.impl.index.bucket.covered import Covered, Known, covered
+from highwater.impl.index.bucket.covered import Covered, Known, covered, left_out
 from highwater.impl.index.bucket.objects import BLOCK, LETTER, OTHER, SEGMENT, OtherLayout, place_of
 from highwater.impl.index.bucket.rebuild import rows_of, snapshot_of
 from highwater.impl.index.config import Config
@@ -56,6 +57,7 @@ class Rebuilt(NamedTuple):
     blocks: int  # in the snapshot
     damaged: list[tuple[str, str]]  # key, reason
     covered: list[Covered]
+    left_out: list[Known]  # of those, so that no datum is in the snapshot twice
     letters: int
     others: int  # objects that are none of an index
 
@@ -70,11 +72,16 @@ def rebuild(url: str, endpoint: str, out: Path, engine: Engine, config: Config, 
     Raises NotRebuilt, OtherLayout, StoreError, and ValueError for a bad URL."""
     if out.exists():
         raise NotRebuilt(f"{out} is there: give another name, or delete it")
-    work = work_of(out)
+    work, url = work_of(out), url if "://" in url else str(Path(url).absolute())
+    out.with_name(f"{out.name}.damaged.ndjson").unlink(missing_ok=True)
     listing = listed(url, endpoint, work)
-    todo, others, letters = objects_in(listing)
+    try:
+        todo, others, letters = objects_in(listing)
+    except OtherLayout:
+        shutil.rmtree(work)
+        raise
     parts = [(number, todo[begin:begin + PART]) for number, begin in enumerate(range(0, len(todo), PART))]
-    left = [part for part in parts if not (work / f"part-{part[0]}.parquet").exists()]
+    left = [part for part in parts if not is_whole(work / f"part-{part[0]}.parquet", len(part[1]))]
     done = len(todo) - sum(len(objects) for _, objects in left)
     told(done, len(todo))
     for number, rows in engine(url, endpoint, left):
@@ -84,19 +91,29 @@ def rebuild(url: str, endpoint: str, out: Path, engine: Engine, config: Config, 
     found = [pq.read_table(work / f"part-{number}.parquet", schema=READ) for number, _ in parts]
     table = pa.concat_tables(found) if found else READ.empty_table()
     bodies, damaged, known = judged(table)
-    rows, blocks = rows_of(bodies, config)
+    twice = list(covered(known))
+    gone = left_out(twice)
+    rows, blocks = rows_of((body for body, one in zip(bodies, known) if one not in gone), config)
     half = out.with_name(f".{out.name}.half")
     half.write_bytes(snapshot_of(rows, blocks))
     half.replace(out)
     shutil.rmtree(work)
-    return Rebuilt(len(todo), blocks, damaged, list(covered(known)), letters, others)
+    return Rebuilt(len(todo), blocks, damaged, twice, sorted(gone), letters, others)
+
+
+def is_whole(path: Path, objects: int) -> bool:
+    """Return whether a part is there, and can be read."""
+    try:
+        return pq.read_table(path, schema=READ).num_rows == objects
+    except (OSError, pa.ArrowException):
+        return False
 
 
 def listed(url: str, endpoint: str, work: Path) -> pa.Table:
     """List the bucket, once. Raises NotRebuilt if the work is another bucket's."""
     if work.exists():
         label = read_json(work / "work.json")
-        if label and (label.get("url"), label.get("version")) != (url, VERSION):
+        if label and [label.get(name) for name in ("url", "version", "endpoint")] != [url, VERSION, endpoint]:
             raise NotRebuilt(f"{work} is of a rebuild of {label.get('url')!r}: delete it, or give another name")
         if label:
             return pq.read_table(work / "listing.parquet", schema=LISTING)
@@ -104,7 +121,7 @@ def listed(url: str, endpoint: str, work: Path) -> pa.Table:
     table = listing_of(url, endpoint)
     work.mkdir(parents=True)
     write(work / "listing.parquet", table)
-    write_json(work / "work.json", {"url": url, "version": VERSION, "objects": table.num_rows})
+    write_json(work / "work.json", {"url": url, "endpoint": endpoint, "version": VERSION, "objects": table.num_rows})
     return table
 
 
@@ -125,9 +142,10 @@ def objects_in(listing: pa.Table) -> tuple[list[tuple[str, int]], int, int]:
             others += 1
         else:
             letters += kind == LETTER
-    if others and not todo and not letters:
-        raise OtherLayout(f"no object has the key of a block, as blocks/1/acme/ULID/block.bin; there are {others:,} others, "
-                          f"{listing['key'][0].as_py()!r} first: give the URL with the prefix below which the blocks are")
+    if not todo:
+        first = f", {listing['key'][0].as_py()!r} first" if others else ""
+        raise OtherLayout(f"no object has the key of a block, as blocks/1/acme/ULID/block.bin; there are {others:,} "
+                          f"others{first}: give the URL with the prefix below which the blocks are")
     return todo, others, letters
 
 
@@ -139,7 +157,8 @@ def judged(table: pa.Table) -> tuple[list[bytes], list[tuple[str, str]], list[Kn
             damaged.append((key, reason))
             continue
         block = decode(BlockMeta, metadata)
-        one = Known(block.id, block.shard, tenant_of(block), block.compaction_level)
+        tenants = tuple(sorted({block.string_table[of.tenant] for of in block.datasets}))
+        one = Known(block.id, block.shard, tenant_of(block), block.compaction_level, tenants)
         first = seen.setdefault(one[:3], key)
         if first != key:
             damaged.append((key, f"{first} is a block of the same name, tenant and shard"))
@@ -159,7 +178,7 @@ def in_processes(jobs: int) -> Engine:
     def engine(url: str, endpoint: str, parts: Sequence[Part]) -> Iterator[tuple[int, list[Read]]]:
         if not parts:
             return
-        with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=begin_worker) as pool:
             futures: dict[Any, int] = {pool.submit(read, url, endpoint, objects): number for number, objects in parts}
             for future in as_completed(futures):
                 yield futures[future], future.result()
@@ -176,5 +195,8 @@ def write(path: Path, table: pa.Table) -> None:
 def damaged_file(out: Path, rebuilt: Rebuilt) -> str:
     """Return the rows of what a rebuild found, as NDJSON."""
     lines: list[dict] = [{"key": key, "reason": reason} for key, reason in rebuilt.damaged]
-    lines += [{"covered": one.source._asdict(), "by": one.by._asdict(), "proved": one.proved} for one in rebuilt.covered]
+    gone = set(rebuilt.left_out)
+    lines += [{"covered": one.source._asdict(), "by": one.by._asdict(), "proved": one.proved,
+               "left_out": [which for which, block in (("covered", one.source), ("by", one.by)) if block in gone]}
+              for one in rebuilt.covered]
     return "".join(json.dumps(line) + "\n" for line in lines)

@@ -22,9 +22,6 @@ class NotRestored(Definite):
 
 async def restore(backup: bytes, disk: Disk, mine: FolderIdentity) -> snapshot.Position:
     """Make a folder of a backup for one node; return its place in the log it was taken of. Raises NotRestored, DiskLocked."""
-    await disk.lock()
-    if there := await disk.names():
-        raise NotRestored(f"the folder has {there[0]!r} in it, and a backup is restored into an empty folder only")
     try:
         position, _ = snapshot.decode(backup)
         load(backup)
@@ -32,6 +29,9 @@ async def restore(backup: bytes, disk: Disk, mine: FolderIdentity) -> snapshot.P
         raise NotRestored(f"the backup cannot be read: {error}") from None
     if not position.index:
         raise NotRestored("the backup is of an index without an entry: start a new one instead")
+    await disk.lock()  # which makes a file: only now
+    if there := await disk.names():
+        raise NotRestored(f"the folder has {there[0]!r} in it, and a backup is restored into an empty folder only")
     await snapshots.store(disk, Snapshot(position.index, position.term, mine.voters, backup))
     begun = Save(0, position.term, "", position.index + 1, (), (position.index, position.term))
     await DiskLog(disk, mine.node).write([begun])

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -70,7 +70,11 @@ def called(*words: object) -> tuple[int, str]:
 def objects(url: str) -> dict[str, bytes]:
     (bucket, prefix), client = bucket_of(url), connect()
     found = client.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/").get("Contents", ())
-    return {one["Key"]: client.get_object(Bucket=bucket, Key=one["Key"])["Body"].read() for one in found}
+    there = {}
+    for one in found:
+        with suppress(client.exceptions.NoSuchKey):  # a driver that runs has deleted it meanwhile
+            there[one["Key"]] = client.get_object(Bucket=bucket, Key=one["Key"])["Body"].read()
+    return there
 
 
 def at(url: str, key: str) -> dict[str, str]:
@@ -175,8 +179,17 @@ def test_a_part_that_is_gone_or_damaged_is_run_again(url, local, tmp_path):
     os.environ["XDG_CACHE_HOME"] = str(tmp_path / "other")
     code, text = called("status", url)
     assert code == exits.HARNESS and f"2 parts of {url} are gone or damaged" in text and f"campaign resume {url}" in text
+    assert called("resume", url, "--engine", "local", "--jobs", 1)[0] == 0
     again, same = run(url, local)
     assert same == summary and rows(again.out) == rows(place.out) and called("status", url)[0] == 0
+
+
+def test_a_copied_prefix_is_a_campaign_of_its_own(url, local):
+    run(url, local, seeds=(0, 20))
+    for key, body in objects(url).items():
+        connect().put_object(**at(url, key.replace("some/campaign/", "some/campaign/copied/")), Body=body)
+    run(f"{url}/copied", local, seeds=(0, 40))
+    assert "seeds 0:20: done" in called("status", url)[1] and "seeds 0:40: done" in called("status", f"{url}/copied")[1]
 
 
 @pytest.mark.parametrize("fate", [Fate(apply=False, answer=500), Fate(apply=True, answer=500), Fate(apply=True)],

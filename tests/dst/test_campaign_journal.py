@@ -148,9 +148,11 @@ def test_a_lost_reply_taken_for_a_conflict_is_seen(monkeypatch):
         judged(range(50))
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"kind": "wave", "epoch": 1, "token": "", "at_ms": 0}',
-                                  b'{"kind": "opened", "epoch": "1", "token": "", "at_ms": 0, "label": {}}',
-                                  b'{"kind": "other", "epoch": 1, "token": "", "at_ms": 0}', b"\xff"])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"id": 2, "kind": "wave", "epoch": 1, "token": "", "at_ms": 0}',
+                                  b'{"id": 2, "kind": "opened", "epoch": "1", "token": "", "at_ms": 0, "label": {}}',
+                                  b'{"id": 2, "kind": "other", "epoch": 1, "token": "", "at_ms": 0}', b"\xff",
+                                  b'{"id": 2, "kind": "wave", "epoch": 1, "token": "", "at_ms": 0, "parts": [[1]]}',
+                                  b'{"id": 3, "kind": "wave", "epoch": 1, "token": "", "at_ms": 0, "parts": []}'])
 def test_a_file_that_is_no_entry_is_named(body):
     async def read() -> None:
         store = MemoryStore()
@@ -174,3 +176,20 @@ def test_what_is_lost_is_missing_again_and_what_a_later_driver_opens_is_not_fini
     assert not state.summary and state.epoch == 2
     state.add(wave | {"parts": [part(1, 5)]})
     assert state.parts == [part(1, 1)] and journal.KINDS.keys() == {"opened", "wave", "lost", "finished"}
+
+
+def test_an_entry_that_is_missing_before_others_is_named():
+    async def read() -> None:
+        store = MemoryStore()
+        mine = Journal(system_world(store), "s3://here/camp")
+        epoch = await mine.open(label=LABEL)
+        for seed in range(3):
+            await mine.add(epoch, "wave", parts=[part(epoch, seed)])
+        await mine.check_end()
+        await store.delete("campaign/00000000000000000002.campaign")
+        again = Journal(system_world(store), "s3://here/camp")
+        await again.read()
+        await again.check_end()
+
+    with pytest.raises(CampaignError, match=r"campaign/0{19}2\.campaign in s3:..here.camp is missing, and entries up to 4 are"):
+        asyncio.run(read())

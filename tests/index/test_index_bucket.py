@@ -19,12 +19,14 @@ from highwater.impl.codecs.index import entries, ulids
 from highwater.impl.codecs.index.footer import footer
 from highwater.impl.codecs.index.messages import AddBlock, encode
 from highwater.impl.codecs.index.names import block_path, compacted_id
+from highwater.impl.index import units
 from highwater.impl.index.bucket.covered import Known, covered
 from highwater.impl.index.bucket.objects import BLOCK, LETTER, OTHER, REJECTED, SEGMENT, Place, place_of
 from highwater.impl.index.bucket.rebuild import rows_of
 from highwater.impl.index.config import Config
 from highwater.impl.index.kv import MemoryKV
 from highwater.impl.index.machine import Entry, Machine
+from highwater.impl.index.replicated import load
 from highwater.index import rebuild as rebuilding
 from highwater.index.rebuild import in_processes, stream_of, work_of
 from tests.index.processes import highwater
@@ -196,6 +198,50 @@ def test_without_all_sources_the_times_alone_are_a_suspicion():
     assert not list(covered([*some, other]))
 
 
+def test_what_is_proved_to_be_there_twice_is_left_out(tmp_path):
+    """Three segments of two tenants, compacted for both: the segments go. Compacted for one so far: that result goes."""
+    bucket = tmp_path / "bucket"
+    segments = []
+    for number in range(3):
+        made = block(number, at_s=number * 10, data=("a", "z"))
+        made.string_table.extend(["acme", "zeta"])
+        for dataset, tenant in zip(made.datasets, ("acme", "zeta")):
+            dataset.tenant = list(made.string_table).index(tenant)
+        segments.append(made)
+        put(bucket, made)
+    names = [one.id for one in segments]
+    results = [block(0, tenant=tenant, level=1, ulid=compacted_id(names, 1, tenant)) for tenant in ("acme", "zeta")]
+    put(bucket, results[0])
+    assert called("rebuild", bucket, "--out", tmp_path / "one", "--jobs", 1) == (3, f"""\
+{tmp_path / "one"}: 3 blocks of 4 objects; 0 damaged, 3 covered twice and 1 left out for it, 0 dead letters, 0 other objects
+all of them: {tmp_path / "one.damaged.ndjson"}
+""")
+    put(bucket, results[1])
+    assert "2 blocks of 5 objects; 0 damaged, 3 covered twice and 3 left out" in called(
+        "rebuild", bucket, "--out", tmp_path / "two", "--jobs", 1)[1]
+    rows = [json.loads(line) for line in (tmp_path / "two.damaged.ndjson").read_text().splitlines()]
+    assert len(rows) == 6 and all(row["proved"] and row["left_out"] == ["covered"] for row in rows)
+    kept = {ulid for _, ulid in units.visible(load((tmp_path / "two").read_bytes()))}
+    assert kept == {one.id for one in results}
+    assert "3 orphaned" in called("check", bucket, "--snapshot", tmp_path / "two")[1]
+
+
+def test_a_part_that_cannot_be_read_is_read_anew(bucket, tmp_path, monkeypatch):
+    monkeypatch.setattr(rebuilding, "PART", 10)
+    assert called("rebuild", bucket, "--out", tmp_path / "whole", "--jobs", 1)[0] == 0
+
+    def engine(url, endpoint, parts):
+        yield from list(in_processes(1)(url, endpoint, parts))[:2]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rebuilding.rebuild(str(bucket), "", tmp_path / "out", engine, Config(), lambda *_: None)
+    part = sorted(work_of(tmp_path / "out").glob("part-*"))[0]
+    part.write_bytes(part.read_bytes()[:40])
+    assert called("rebuild", bucket, "--out", tmp_path / "out", "--jobs", 1)[0] == 0
+    assert stream_of(tmp_path / "out") == stream_of(tmp_path / "whole")
+
+
 # --- check and report
 
 def test_a_snapshot_is_held_against_its_bucket(bucket, tmp_path):
@@ -243,11 +289,13 @@ def test_bad_input_is_one_line(bucket, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "manifest").write_text("x")
+    (tmp_path / "empty").mkdir()
     (tmp_path / "no").write_text("x")
     pq.write_table(pa.table({"key": ["a"]}), tmp_path / "some.parquet")
     assert called("rebuild", bucket, "--out", tmp_path / "snapshot", "--jobs", 1)[0] == 0
     for words, says in (
             (("rebuild", other, "--out", tmp_path / "a"), "give the URL with the prefix below which the blocks are"),
+            (("rebuild", tmp_path / "empty", "--out", tmp_path / "a"), "no object has the key of a block"),
             (("rebuild", tmp_path / "none", "--out", tmp_path / "b"), "there is no folder"),
             (("rebuild", "ftp://x", "--out", tmp_path / "c"), "bad store URL"),
             (("rebuild", bucket, "--out", tmp_path / "d", "--master", "local[2]"), "--master is for Spark"),

@@ -1,8 +1,9 @@
 """Copy a campaign from its bucket into a folder of this machine, for everything that reads folders. Safety: a copy has the rows
 that the journal names, and no others; each part has the hash that the journal says.
 
-The copies are a cache: `$XDG_CACHE_HOME/highwater/campaigns/HASH/`, HASH being that of the journal's first entry. So a bucket
-that was emptied and filled anew has another copy. A copy is a campaign's folder (dst/campaign/folder.py) and these two:
+The copies are a cache: `$XDG_CACHE_HOME/highwater/campaigns/HASH/`, HASH being that of the URL, the server and the journal's
+first entry. So a bucket that was emptied and filled anew has another copy, and so has a copied prefix. What is in a copy is not
+looked at again in the bucket. A copy is a campaign's folder (dst/campaign/folder.py) and these two:
 
     url         the URL that it was last copied from
     journal/    the journal's entries, which never change
@@ -15,7 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from highwater.dst.campaign.bucket.journal import Journal, State
-from highwater.dst.campaign.bucket.parts import store_at
+from highwater.dst.campaign.bucket.parts import endpoint, store_at
 from highwater.dst.campaign.folder import URL, write_json
 from highwater.dst.campaign.place import Part
 from highwater.dst.campaign.what import CampaignError, Refused
@@ -31,8 +32,8 @@ FIRST = Namespace("", "campaign").key(1)
 class Lost(CampaignError):
     """Parts that the journal names are gone or damaged."""
 
-    def __init__(self, url: str, names: list[str]):
-        self.names = names
+    def __init__(self, url: str, names: list[str], copy: Path):
+        self.names, self.copy = names, copy  # the copy has all other parts
         super().__init__(f"{len(names)} parts of {url} are gone or damaged ({names[0]}): `highwater campaign resume {url}` "
                          "runs their seeds again")
 
@@ -41,13 +42,19 @@ def caches() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "highwater" / "campaigns"
 
 
-def fetched(url: str) -> Path:
-    """Copy what is new in a campaign's bucket. Returns the copy. Raises Refused, CampaignError."""
+def fetched(url: str, whole: bool = True) -> Path:
+    """Copy what is new in a campaign's bucket. Returns the copy. Raises Refused, CampaignError, and Lost if parts are gone or
+    damaged, unless the copy need not be `whole`."""
     try:
         store = store_at(url)
     except ValueError as error:
         raise Refused(str(error)) from None
-    return asyncio.run(copied(Journal(system_world(store), url), store))
+    try:
+        return asyncio.run(copied(Journal(system_world(store), url), store))
+    except Lost as error:
+        if whole:
+            raise
+        return error.copy
 
 
 async def copied(journal: Journal, store: ObjectStore) -> Path:
@@ -55,11 +62,12 @@ async def copied(journal: Journal, store: ObjectStore) -> Path:
     url = journal.where
     try:
         first = (await store.get(FIRST)).body
-        copy = caches() / hashlib.sha256(first).hexdigest()[:32]
+        copy = caches() / hashlib.sha256("\0".join((url, endpoint(), "")).encode() + first).hexdigest()[:32]
         if not journal.entries:
             while (known := copy / "journal" / str(journal.next_id)).exists():
                 journal.know(known.read_bytes())
         await journal.read()
+        await journal.check_end()
     except NotFound:
         raise Refused(f"{url} holds no campaign: it has no {FIRST}") from None
     except StoreError as error:
@@ -83,7 +91,7 @@ async def write(copy: Path, journal: Journal, store: ObjectStore) -> None:
         if not (copy / "journal" / str(number)).exists():
             put(copy / "journal" / str(number), body)
     if lost:
-        raise Lost(journal.where, lost)
+        raise Lost(journal.where, lost, copy)
 
 
 async def write_rows(copy: Path, state: State, store: ObjectStore) -> list[str]:

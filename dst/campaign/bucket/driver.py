@@ -2,7 +2,6 @@
 so that a second driver ends the first and no seed is lost or counted twice."""
 
 import asyncio
-import os
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, TypeVar
 
 from highwater.dst.campaign.bucket.copy import Lost, copied, write
 from highwater.dst.campaign.bucket.journal import Journal
-from highwater.dst.campaign.bucket.parts import Parts, store_at
+from highwater.dst.campaign.bucket.parts import Parts, endpoint, store_at
 from highwater.dst.campaign.folder import VERSION, Asked, commit, compare, of_project
 from highwater.dst.campaign.place import Wave
 from highwater.dst.campaign.what import Campaign, CampaignError, Refused
@@ -29,7 +28,6 @@ class Bucket:
         except ValueError as error:
             raise Refused(str(error)) from None
         self.url, self.journal, self.epoch = url.rstrip("/"), Journal(system_world(self.store), url.rstrip("/")), 0
-        self.endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         self.out = Path()  # once it is opened: its copy on this machine
 
     @property
@@ -54,7 +52,7 @@ class Bucket:
         yield
 
     def commit(self, run: Wave) -> Path:
-        parts = run(Parts(self.url, self.endpoint, self.epoch))
+        parts = run(Parts(self.url, endpoint() or None, self.epoch))
         self._run(self.journal.add(self.epoch, "wave", parts=sorted(parts, key=lambda part: part.low)))
         number = len(self.journal.entries)
         self._run(self._copied())

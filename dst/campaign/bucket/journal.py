@@ -1,7 +1,8 @@
 """The journal of a campaign in a bucket. Safety: of several drivers one is in force, the one that began the latest epoch; what
 others add after that has no effect. An entry whose PUT lost its reply is in the journal once, or not at all.
 
-The journal is a log of impl/protocols/sequenced_write.py. An entry is a JSON object with `kind`, `epoch`, `token` and `at_ms`:
+The journal is a log of impl/protocols/sequenced_write.py. An entry is a JSON object with its `id`, `kind`, `epoch`, `token` and
+`at_ms`:
 
     opened     a driver begins its epoch: the campaign, its code and what is requested, as in campaign.json of a folder
     wave       the parts with the rows of a wave, each with its name, size, hash and seeds
@@ -27,6 +28,19 @@ from highwater.impl.world import World
 
 KINDS = {"opened": ("label",), "wave": ("parts",), "lost": ("names",), "finished": ("summary",)}
 Entry = dict[str, Any]
+
+
+MEND = "restore it from a copy of the bucket, or give a new prefix"
+
+
+def is_entry(entry: Entry) -> bool:
+    """Return whether a decoded entry has all that its kind needs, each of its type. Raises KeyError, TypeError, AttributeError,
+    ValueError."""
+    if not {"token", "at_ms", *KINDS[entry["kind"]]} <= entry.keys() or type(entry["epoch"]) is not int:
+        return False
+    parts = [Part(*part) for part in entry.get("parts", ())]
+    return all([type(value) for value in part] == [str, int, str, int, int] for part in parts) and (
+        entry["kind"] != "opened" or type(entry["label"]) is dict) and type(entry["at_ms"]) is int
 
 
 class Fenced(CampaignError):
@@ -98,12 +112,19 @@ class Journal:
     def entry_of(self, body: bytes) -> Entry:
         try:
             entry = json.loads(body)
-            if {"epoch", "token", "at_ms", *KINDS[entry["kind"]]} <= entry.keys() and type(entry["epoch"]) is int:
+            if is_entry(entry) and entry["id"] == self.next_id:
                 return entry
         except (ValueError, KeyError, TypeError, AttributeError):
             pass
-        raise CampaignError(f"{self.storage.namespace.key(self.next_id)} in {self.where} is no entry of a campaign's journal: "
-                            "restore it from a copy, or give a new prefix")
+        key = self.storage.namespace.key(self.next_id)
+        raise CampaignError(f"{key} in {self.where} is no entry of a campaign's journal, or not this one: {MEND}")
+
+    async def check_end(self) -> None:
+        """Check that no entry stands behind one that is missing. Raises CampaignError, StoreError."""
+        later = await self.storage.list(self.next_id - 1)
+        if later and (await self.read(), self.next_id)[1] <= later[-1].id:
+            raise CampaignError(f"{self.storage.namespace.key(self.next_id)} in {self.where} is missing, and entries up to "
+                                f"{later[-1].id} are there: {MEND}")
 
     async def open(self, **fields: Any) -> int:
         """Begin the next epoch, in the place of any other driver. Returns the epoch. Raises CampaignError, StoreError."""
@@ -124,7 +145,7 @@ class Journal:
 
     async def _created(self, kind: str, epoch: int, token: str, fields: Entry) -> bool:
         """Create the next file. False if another entry is there; it is known then."""
-        entry = {"kind": kind, "epoch": epoch, "token": token, "at_ms": self.world.clock.now_ms(), **fields}
+        entry = {"id": self.next_id, "kind": kind, "epoch": epoch, "token": token, "at_ms": self.world.clock.now_ms(), **fields}
         body = json.dumps(entry).encode()
         lost = await self.next_file.create(self.next_id, body)
         if lost is None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from highwater.dst.campaign.bucket.journal import Journal
 from highwater.dst.campaign.bucket.parts import ROWS, folder_of, store_at
 from highwater.dst.campaign.what import CampaignError, Refused
-from highwater.impl.errors import StoreError
+from highwater.impl.errors import Definite, StoreError
 from highwater.impl.stores.system import system_world
 from highwater.impl.world import Entry, list_all
 
@@ -27,13 +27,17 @@ def tidy(url: str, dry_run: bool) -> Tidied:
         return asyncio.run(tidied(url, dry_run))
     except ValueError as error:
         raise Refused(str(error)) from None
+    except Definite as error:
+        raise Refused(f"{url}: {error}") from error
     except StoreError as error:
         raise CampaignError(f"{url}: {error}") from error
 
 
 async def tidied(url: str, dry_run: bool) -> Tidied:
     store = store_at(url)
-    state = await Journal(system_world(store), url).read()
+    journal = Journal(system_world(store), url)
+    state = await journal.read()
+    await journal.check_end()  # else what later entries name would be deleted
     if not state.epoch:
         raise Refused(f"{url} holds no campaign")
     named = {part.name for part in state.parts}

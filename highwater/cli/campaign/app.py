@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from highwater import project
-from highwater.cli.campaign.places import folder_at, place_at, stop
+from highwater.cli.campaign.places import folder_at, folder_to_resume, place_at, stop
 from highwater.cli.console import Protocol, Scenario, console, scenario_of, seeds_of, write_text
 from highwater.gate import exits
 
@@ -44,6 +44,8 @@ def group(ctx: typer.Context) -> None:
 
 
 Out = Annotated[Path, typer.Argument(metavar="DIR", parser=folder_at, help="A campaign's folder, or s3://BUCKET/PREFIX.")]
+ToResume = Annotated[Path, typer.Argument(metavar="DIR", parser=folder_to_resume, help="A campaign's folder, or "
+                                          "s3://BUCKET/PREFIX.")]
 EngineName = Annotated[Literal["spark", "local"], typer.Option("--engine", help="Both write the same rows.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [default: one per processor]")]
 Master = Annotated[str, typer.Option(help="Spark master: local[2], spark://.., yarn, sc://host:port (Connect); else local.")]
@@ -95,7 +97,7 @@ def run_command(
 
 
 @app.command("resume")
-def resume_command(out: Out, engine: EngineName = "spark", master: Master = "", jobs: Jobs = None, budget_s: Budget = 0
+def resume_command(out: ToResume, engine: EngineName = "spark", master: Master = "", jobs: Jobs = None, budget_s: Budget = 0
                    ) -> None:
     """Resume a stopped campaign. Its folder holds its options."""
     from highwater.dst.campaign.folder import labelled

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 S3 = "s3://"
 
 
-def folder_at(given: str) -> Path:
+def folder_at(given: str, whole: bool = True) -> Path:
     """Return the folder; of a bucket an up-to-date copy. For arguments of commands that read. Exits with a line."""
     if not given.startswith(S3):
         return Path(given)
@@ -23,11 +23,16 @@ def folder_at(given: str) -> Path:
     from highwater.dst.campaign.what import CampaignError, Refused
 
     try:
-        return fetched(given.rstrip("/"))
+        return fetched(given.rstrip("/"), whole)
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
     except (CampaignError, OSError) as error:
         stop(exits.HARNESS, str(error))
+
+
+def folder_to_resume(given: str) -> Path:
+    """Return the same, also if parts of a bucket are gone or damaged: their seeds run again."""
+    return folder_at(given, whole=False)
 
 
 def place_at(given: str | Path) -> "Place":

@@ -22,6 +22,7 @@ class Known(NamedTuple):
     shard: int
     tenant: str
     level: int
+    tenants: tuple[str, ...] = ()  # whose datasets it has
 
 
 class Covered(NamedTuple):
@@ -48,6 +49,23 @@ def covered(blocks: Iterable[Known]) -> Iterator[Covered]:
                 if source.tenant in ("", by.tenant):
                     proof = proved(sources[at[source]:at[source] + LONGEST], by)
                     yield from (Covered(one, by, bool(proof)) for one in proof or [source])
+
+
+def left_out(found: Iterable[Covered]) -> set[Known]:
+    """Return the blocks without which each datum is in one block, as far as names prove it.
+
+    A source goes if for each tenant of whom it has data a block is made of it. If that is so for some tenants only, the worker
+    had not put all its results, and so had not reported them: these go.
+    """
+    by: dict[Known, list[Known]] = defaultdict(list)
+    for one in found:
+        if one.proved:
+            by[one.source].append(one.by)
+    gone: set[Known] = set()
+    for source, results in by.items():
+        whole = set(source.tenants) <= {result.tenant for result in results}
+        gone |= {source} if whole else set(results)
+    return gone
 
 
 def proved(sources: list[Known], by: Known) -> list[Known]:
