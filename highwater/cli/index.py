@@ -28,8 +28,8 @@ MS = 1 << 62  # the largest time
 Start = Annotated[int, typer.Option("--start", min=0, max=MS, help="of the time range: ms since 1970, inclusive")]
 End = Annotated[int, typer.Option("--end", min=0, max=MS, help="of the time range: ms since 1970, inclusive")]
 Labels = Annotated[list[str] | None, typer.Option("--label", help="a label to show; may be given several times")]
-Shards = Annotated[list[int] | None, typer.Option("--shard", min=0, max=(1 << 32) - 1, help="of these shards only; may be given "
-                                                  "several times")]
+Shards = Annotated[list[int] | None, typer.Option("--shard", min=0, max=(1 << 32) - 1, help="of these shards only; may be "
+                                                  "given several times")]
 Selector = Annotated[str, typer.Argument(help="which datasets: '{service_name=\"api\"}'")]
 Stale = Annotated[bool, typer.Option("--stale", help="take what the first node has, which may lack what is new")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, one object a line")]
