@@ -30,7 +30,7 @@ class Part(NamedTuple):
 
 
 class Target(Protocol):
-    """Where the workers of one wave put their rows. It is sent to them, so it can be pickled."""
+    """The place for the rows of one wave's workers. It is sent to them, so it can be pickled."""
 
     def put(self, table: pa.Table, seeds: Seeds) -> Part:
         """Write the rows of these seeds, completely or not at all. Raises CampaignError."""

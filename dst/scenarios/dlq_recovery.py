@@ -103,7 +103,7 @@ def production(world: Any, shape: Shape, number: int) -> Impl:
 
 
 class Run:
-    """What the clients of one run have in common."""
+    """The things that the clients of one run have in common."""
 
     def __init__(self, service: Service):
         self.service = service

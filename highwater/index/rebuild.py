@@ -51,7 +51,7 @@ class NotRebuilt(Definite):
 
 
 class Rebuilt(NamedTuple):
-    """What a rebuild has made."""
+    """The result of a rebuild."""
 
     objects: int  # under keys of blocks
     blocks: int  # in the snapshot

@@ -20,7 +20,7 @@ PROGRAM = f"{shlex.quote(sys.executable)} -m tests.clients.campaigning"
 
 @pytest.fixture
 def maps(tmp_path, monkeypatch):
-    """What the keys of the journal are. The copies of this test are its own."""
+    """Name the keys of the journal. The copies of this test are its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = tmp_path / "maps.toml"
     file.write_text(f"[[map]]\n{JOURNAL}\n")

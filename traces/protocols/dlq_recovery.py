@@ -55,7 +55,7 @@ Step = tuple[Any, ...]  # process, actions, choices, and what the step must show
 
 
 class Shown(NamedTuple):
-    """What the index shows after an entry, of the writers' blocks."""
+    """The blocks that the index shows after an entry, of the writers' blocks."""
 
     index: int
     mark: str  # of the entry: its digest

@@ -47,7 +47,7 @@ ANY, NO_LEADER = 0, "no leader"
 
 
 class Shown(NamedTuple):
-    """What the index shows after an entry. A block is the number of its datum, with DATA added for a job's result."""
+    """The content of the index after an entry. A block is the number of its datum, with DATA added for a job's result."""
 
     index: int
     mark: str  # of the entry: its digest

@@ -48,7 +48,7 @@ class Fenced(CampaignError):
 
 
 class State:
-    """What the entries up to some point say."""
+    """The meaning of the entries up to some point."""
 
     def __init__(self, entries: Iterable[Entry] = ()):
         self.epoch = 0  # the latest; 0: nobody has opened the campaign yet

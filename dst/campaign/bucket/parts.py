@@ -51,7 +51,7 @@ def folder_of(epoch: int) -> str:
 
 
 class Parts(NamedTuple):
-    """Where the workers of an epoch put their rows. Credentials come from each worker's own environment."""
+    """The place for the rows of an epoch's workers. Credentials come from each worker's own environment."""
 
     url: str
     endpoint: str | None  # None: as the worker's environment says

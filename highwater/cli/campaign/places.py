@@ -1,4 +1,4 @@
-"""Where a campaign is, as a command is told: a folder, or s3://BUCKET/PREFIX, which is copied into a folder of this machine."""
+"""Find a campaign where a command is told that it is: in a folder, or in s3://BUCKET/PREFIX, of which a folder is a copy."""
 
 import sys
 from pathlib import Path

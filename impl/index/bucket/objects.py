@@ -24,7 +24,7 @@ LAST_BYTES = 256  # that are read first: most footers are no longer
 
 
 class Place(NamedTuple):
-    """What a key says of its object. For other kinds than segments and blocks only the kind is told."""
+    """The meaning of a key. For other kinds than segments and blocks only the kind is told."""
 
     kind: str
     shard: int = 0
