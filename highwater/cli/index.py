@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import unquote
 
 import typer
 from rich.table import Table
@@ -250,7 +251,7 @@ async def worked(url: str, places: Mapping[str, Any], files: Any, options: Any, 
     from highwater.impl.stores.system import system_world
     from highwater.index.client import Client
 
-    world = system_world(opened(url))
+    world = system_world(opened(url, new=False))
     async with Client(places, files, 10.0) as client:
         worker = Worker(world, client.call, options)
         if once:
@@ -448,10 +449,13 @@ def policy_of(usual_s: int | None, tenants: list[str] | None) -> Any:
         refuse(str(error))
 
 
-def opened(url: str) -> Any:
-    """Open the store of a URL; a bad one is refused."""
+def opened(url: str, new: bool = True) -> Any:
+    """Open the store of a URL; a bad one is refused, and so is a folder that is not there unless it may be `new`."""
     from highwater.impl.stores.system import open_store
 
+    scheme, separator, place = url.partition("://")
+    if not new and scheme != "s3" and not os.path.isdir(unquote(place) if separator else url):
+        refuse(f"there is no folder {url!r}: correct the path")
     try:
         return open_store(url)
     except ValueError as error:

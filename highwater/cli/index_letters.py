@@ -26,7 +26,7 @@ def list_command(bucket: Bucket, as_json: AsJson = False) -> None:
     """Show the letters: those that wait, those that are rejected, and those kept aside because the index refused them."""
     from highwater.impl.index.letters.kept import letters
 
-    found = finish(letters(opened(bucket)))
+    found = finish(letters(opened(bucket, new=False)))
     if as_json:
         for letter in found:
             print(json.dumps(letter._asdict()))
@@ -46,7 +46,7 @@ def readd_command(
                                                    "you know that they were never in the index")] = False,
         at: At = LOOPBACK, authority: Authority = None, certificate: Certificate = None, key: Key = None) -> None:
     """Add the blocks of letters, and delete each letter whose block is in the index then. The exit code is 3 if one stays."""
-    found = finish(again(opened(bucket), keys, at, files_of(authority, certificate, key), past_horizon))
+    found = finish(again(opened(bucket, new=False), keys, at, files_of(authority, certificate, key), past_horizon))
     for letter in found:
         console.print(f"{letter.key}: {(letter.why and 'stays: ' + letter.why) or f'block {letter.block} is in the index'}",
                       markup=False)

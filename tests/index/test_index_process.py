@@ -198,6 +198,7 @@ def test_health_is_told_and_watched(tmp_path):
     (("check", "nowhere"), "no folder"), (("check", "."), "no segment"),
     (("restore", "nowhere", "x", "--cluster", "c"), "nowhere"),
     (("restore", "damaged", "x", "--cluster", "c"), "cannot be read"), (("add", "nowhere"), "nowhere"),
+    (("dlq", "list", "mistyped"), "there is no folder"), (("work", "mistyped", "--once"), "there is no folder"),
     (("query", "{}", "--tenant", "\udcff", "--start", 0, "--end", 1), "is not UTF-8"),
     (("add", "damaged"), "no metadata of a block"), (("add", "damaged.json"), "no metadata of a block"),
 ])
