@@ -200,8 +200,12 @@ class Soak:
                 await self.again(lambda channel=channel: self.ask(channel, objects=0))
         for worker in self.workers:
             worker.kill()  # so that nothing is appended any more
-        files = [await self.again(lambda name=name: self.backup(name)) for name in self.cluster.names]
-        places = [snapshot.decode(file) for file in files]
+        for _ in range(50):  # what a killed worker has asked for may still be under way
+            files = [await self.again(lambda name=name: self.backup(name)) for name in self.cluster.names]
+            places = [snapshot.decode(file) for file in files]
+            if len({place for place, _ in places}) == 1:
+                break
+            await asyncio.sleep(0.2)
         if len({place for place, _ in places}) == 1:
             self.counts["replicas compared"] += 1
         if any(rows != places[0][1] for place, rows in places if place == places[0][0]):
