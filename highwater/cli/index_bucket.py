@@ -162,12 +162,14 @@ def named(row: dict) -> str:
 def ended(work: Any, more: str = "") -> Any:
     """Run to the end. What cannot be used is a line and exit code 2, what did not answer 3, a failed engine 14."""
     from highwater.dst.campaign.what import CampaignError, NoSpark
-    from highwater.impl.errors import Definite, StoreError
+    from highwater.impl.errors import Definite, StoreError, Unavailable
 
     try:
         return work()
     except NoSpark as error:
         refuse(str(error), INCOMPLETE)
+    except Unavailable as error:
+        refuse(f"{error}{more}", INCOMPLETE)
     except (Definite, ValueError) as error:
         refuse(str(error))
     except StoreError as error:

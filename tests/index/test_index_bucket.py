@@ -19,6 +19,7 @@ from highwater.impl.codecs.index import entries, ulids
 from highwater.impl.codecs.index.footer import footer
 from highwater.impl.codecs.index.messages import AddBlock, encode
 from highwater.impl.codecs.index.names import block_path, compacted_id
+from highwater.impl.errors import Unavailable
 from highwater.impl.index import units
 from highwater.impl.index.bucket.covered import Known, covered
 from highwater.impl.index.bucket.objects import BLOCK, LETTER, OTHER, REJECTED, SEGMENT, Place, place_of
@@ -27,6 +28,7 @@ from highwater.impl.index.config import Config
 from highwater.impl.index.kv import MemoryKV
 from highwater.impl.index.machine import Entry, Machine
 from highwater.impl.index.replicated import load
+from highwater.impl.stores.local import LocalStore
 from highwater.index import rebuild as rebuilding
 from highwater.index.rebuild import in_processes, stream_of, work_of
 from tests.index.processes import highwater
@@ -146,6 +148,22 @@ def test_each_damaged_object_is_a_row_with_a_reason(bucket, tmp_path):
     assert code == 3 and "40 blocks of 46 objects; 6 damaged" in text
     rows = [json.loads(line) for line in (tmp_path / "out.damaged.ndjson").read_text().splitlines()]
     assert len(rows) == 6 and all(row["reason"] for row in rows)
+
+
+def test_an_object_that_cannot_be_read_is_not_called_damaged(bucket, tmp_path, monkeypatch):
+    """The store does not answer: nothing is made, what is read is kept, and the same command goes on."""
+    async def silent(*_: object) -> None:
+        raise Unavailable("no answer")
+
+    def engine(url, endpoint, parts):
+        yield from ((number, footers.read(url, endpoint, objects)) for number, objects in parts)
+
+    monkeypatch.setattr("highwater.index.rebuild.in_processes", lambda jobs: engine)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "get_range", silent)
+        code, text = called("rebuild", bucket, "--out", tmp_path / "out")
+        assert code == 3 and "no answer; what is read is kept in" in " ".join(text.split()) and not (tmp_path / "out").exists()
+    assert called("rebuild", bucket, "--out", tmp_path / "out")[0] == 0
 
 
 @settings(max_examples=300, deadline=None)

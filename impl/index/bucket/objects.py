@@ -13,7 +13,7 @@ from highwater.impl.codecs.index.footer import footer_size_bytes, metadata_of
 from highwater.impl.codecs.index.messages import encode
 from highwater.impl.codecs.index.names import ANONYMOUS, block_path
 from highwater.impl.codecs.index.strings import tenant_of
-from highwater.impl.errors import Definite, NotFound, StoreError
+from highwater.impl.errors import BeyondEnd, Definite, NotFound
 from highwater.impl.index.validate import invalid_block
 from highwater.impl.world import ObjectStore
 
@@ -58,9 +58,7 @@ async def metadata_in(store: ObjectStore, key: str, size_bytes: int) -> tuple[by
         block = metadata_of(tail, size_bytes)
     except NotFound:
         return b"", "it is gone since it was listed"
-    except (Undecodable, Definite) as error:
-        if isinstance(error, StoreError) and not isinstance(error, Definite):
-            raise
+    except (Undecodable, BeyondEnd) as error:  # no other error says anything about the object
         return b"", f"its footer is damaged: {error}"
     wrong = misplaced(key, block)
     return (b"", wrong) if wrong else (encode(block), "")
