@@ -6,13 +6,12 @@ import os
 from collections.abc import Sequence
 from urllib.parse import unquote
 
+from highwater.dst.campaign.bucket.parts import store_at
 from highwater.impl.index.bucket.objects import metadata_in
 from highwater.impl.stores.local import LocalStore
-from highwater.impl.stores.system import open_store
 from highwater.impl.world import ObjectStore
 
 TOGETHER = 32  # requests at a time
-ENDPOINT = "AWS_ENDPOINT_URL"
 Listed = tuple[str, int]  # key, size in bytes
 Read = tuple[str, int, str, bytes]  # key, size in bytes, what is wrong, metadata
 
@@ -21,9 +20,7 @@ def opened(url: str, endpoint: str) -> ObjectStore:
     """Open the store of a bucket or a folder to read it. Raises ValueError."""
     scheme, separator, place = url.partition("://")
     if separator and scheme != "file":
-        if endpoint and scheme == "s3":
-            os.environ[ENDPOINT] = endpoint
-        return open_store(url)
+        return store_at(url, endpoint or None)
     folder = unquote(place) if separator else url
     if not os.path.isdir(folder):
         raise ValueError(f"there is no folder {folder!r}")

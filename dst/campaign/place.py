@@ -24,10 +24,6 @@ class Part(NamedTuple):
     low: int  # first seed
     high: int  # end, exclusive
 
-    @property
-    def seeds(self) -> Seeds:
-        return self.low, self.high
-
 
 class Target(Protocol):
     """The place for the rows of one wave's workers. It is sent to them, so it can be pickled."""

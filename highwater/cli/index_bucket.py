@@ -117,7 +117,9 @@ def report_command(snapshot: Annotated[Path, typer.Argument(help="what `snapshot
 # --- what they share
 
 def endpoint() -> str:
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    from highwater.impl.stores.s3 import named_endpoint
+
+    return named_endpoint()
 
 
 def asker(engine: str, master: str, jobs: int | None) -> AbstractContextManager[Any]:

@@ -25,7 +25,6 @@ import pyarrow.parquet as pq
 from highwater.dst.bulk.footers import Read, opened, read
 from highwater.dst.campaign.folder import read_json, write_json
 from highwater.dst.campaign.processes import begin_worker
-from highwater.impl.codecs.index import snapshot
 from highwater.impl.codecs.index.messages import BlockMeta, decode
 from highwater.impl.codecs.index.strings import tenant_of
 from highwater.impl.errors import Definite
@@ -166,11 +165,6 @@ def judged(table: pa.Table) -> tuple[list[bytes], list[tuple[str, str]], list[Kn
         bodies.append(metadata)
         known.append(one)
     return bodies, damaged, known
-
-
-def stream_of(out: Path) -> bytes:
-    """Return the rows of a snapshot file before compression. Raises DamagedSnapshot."""
-    return snapshot.stream(snapshot.decode(out.read_bytes())[1])[0]
 
 
 def in_processes(jobs: int) -> Engine:

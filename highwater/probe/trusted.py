@@ -1,7 +1,6 @@
 """Ask a store quickly for the one guarantee that a journal needs. Safety: it is trusted only if it was seen to give it."""
 
-import os
-
+from highwater.impl.stores.s3 import named_endpoint
 from highwater.impl.stores.system import Ulids
 from highwater.probe.asking import Asker, connect
 from highwater.probe.lines import CREATE, NOT_ASKED, PASS, UNSAFE
@@ -15,9 +14,8 @@ def faults_of_create(bucket: str, prefix: str = "") -> list[str]:
     written.
 
     The server is the one of AWS_ENDPOINT_URL, else Amazon's. What was written is deleted in any case."""
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     try:
-        asker = Asker(connect(endpoint), bucket, f"{prefix}highwater-probe-{Ulids().new_id()}/")
+        asker = Asker(connect(named_endpoint() or None), bucket, f"{prefix}highwater-probe-{Ulids().new_id()}/")
         asker.listed()
     except (*FAILURES, ValueError) as error:
         raise NoStore(str(error)) from error

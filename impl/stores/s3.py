@@ -73,13 +73,18 @@ class Verdict(Enum):
     DOUBT = auto()  # it may have been applied, or may be applied later
 
 
+def named_endpoint() -> str:
+    """Return the server that AWS_ENDPOINT_URL_S3 or else AWS_ENDPOINT_URL names; "" for Amazon's."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+
+
 def connect(endpoint_url: str | None = None, connect_timeout_s: float = 5, read_timeout_s: float = 20) -> Any:
     """Return a boto3 client that sends each request once and is otherwise configured by the usual AWS_* variables and files.
 
     A server other than Amazon's (`endpoint_url`, else AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL) is addressed as
     http://host/bucket/key. It is neither sent nor asked for checksums, which many such servers get wrong.
     """
-    endpoint_url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    endpoint_url = endpoint_url or named_endpoint() or None
     config = Config(
         connect_timeout=connect_timeout_s,
         read_timeout=read_timeout_s,

@@ -25,9 +25,8 @@ from highwater.dst.spark.session import load_java
 from highwater.impl.codecs.index.footer import footer
 from highwater.impl.codecs.index.names import block_path
 from highwater.impl.stores.s3 import connect as boto
-from highwater.index.rebuild import stream_of
 from highwater.servers.s3 import CREDENTIALS
-from tests.support.metadata_index import block
+from tests.support.metadata_index import block, stream_of
 from tests.support.stores.s3_servers import s3_server
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -30,9 +30,9 @@ from highwater.impl.index.machine import Entry, Machine
 from highwater.impl.index.replicated import load
 from highwater.impl.stores.local import LocalStore
 from highwater.index import rebuild as rebuilding
-from highwater.index.rebuild import in_processes, stream_of, work_of
+from highwater.index.rebuild import in_processes, work_of
 from tests.index.processes import highwater
-from tests.support.metadata_index import START_S, block
+from tests.support.metadata_index import START_S, block, stream_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -315,7 +315,7 @@ def test_bad_input_is_one_line(bucket, tmp_path):
             (("rebuild", other, "--out", tmp_path / "a"), "give the URL with the prefix below which the blocks are"),
             (("rebuild", tmp_path / "empty", "--out", tmp_path / "a"), "no object has the key of a block"),
             (("rebuild", tmp_path / "none", "--out", tmp_path / "b"), "there is no folder"),
-            (("rebuild", "ftp://x", "--out", tmp_path / "c"), "bad store URL"),
+            (("rebuild", "ftp://x", "--out", tmp_path / "c"), "is no bucket: write s3://BUCKET/PREFIX"),
             (("rebuild", bucket, "--out", tmp_path / "d", "--master", "local[2]"), "--master is for Spark"),
             (("report", tmp_path / "none"), "No such file"),
             (("report", tmp_path / "no"), "is no whole snapshot of an index"),

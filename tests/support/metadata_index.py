@@ -4,9 +4,10 @@ A datum is a dataset, named `d<number>`. A worker concatenates the datasets of i
 """
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-from highwater.impl.codecs.index import names, rows, ulids
+from highwater.impl.codecs.index import names, rows, snapshot, ulids
 from highwater.impl.codecs.index.entries import entry
 from highwater.impl.codecs.index.messages import (
     IN_PROGRESS,
@@ -208,3 +209,8 @@ def progress(given: Any) -> Any:
 def anonymous(at_s: int = 0, shard: int = 1) -> Unit:
     """Return the unit of anonymous blocks that were made then."""
     return Unit(partition_of(block(0, at_s).id), "", shard)
+
+
+def stream_of(out: Path) -> bytes:
+    """Return the rows of a snapshot file before compression. Raises DamagedSnapshot."""
+    return snapshot.stream(snapshot.decode(out.read_bytes())[1])[0]

@@ -16,12 +16,13 @@ from pathlib import Path
 from secrets import token_hex
 
 from highwater.dst.campaign.bucket.journal import Journal, State
-from highwater.dst.campaign.bucket.parts import endpoint, store_at
+from highwater.dst.campaign.bucket.parts import store_at
 from highwater.dst.campaign.folder import URL, write_json
 from highwater.dst.campaign.place import Part
 from highwater.dst.campaign.what import CampaignError, Refused
 from highwater.impl.errors import NotFound, StoreError
 from highwater.impl.layout import Namespace
+from highwater.impl.stores.s3 import named_endpoint
 from highwater.impl.stores.system import system_world
 from highwater.impl.world import ObjectStore
 
@@ -62,7 +63,7 @@ async def copied(journal: Journal, store: ObjectStore) -> Path:
     url = journal.where
     try:
         first = (await store.get(FIRST)).body
-        copy = caches() / hashlib.sha256("\0".join((url, endpoint(), "")).encode() + first).hexdigest()[:32]
+        copy = caches() / hashlib.sha256("\0".join((url, named_endpoint(), "")).encode() + first).hexdigest()[:32]
         if not journal.entries:
             while (known := copy / "journal" / str(journal.next_id)).exists():
                 journal.know(known.read_bytes())

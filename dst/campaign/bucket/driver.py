@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 from highwater.dst.campaign.bucket.copy import Lost, copied, write
 from highwater.dst.campaign.bucket.journal import Journal
-from highwater.dst.campaign.bucket.parts import Parts, endpoint, store_at
+from highwater.dst.campaign.bucket.parts import Parts, store_at
 from highwater.dst.campaign.folder import VERSION, Asked, commit, compare, of_project
 from highwater.dst.campaign.place import Wave
 from highwater.dst.campaign.what import Campaign, CampaignError, Refused
 from highwater.impl.errors import OutcomeUnknown, StoreError
+from highwater.impl.stores.s3 import named_endpoint
 from highwater.impl.stores.system import system_world
 
 Result = TypeVar("Result")
@@ -52,7 +53,7 @@ class Bucket:
         yield
 
     def commit(self, run: Wave) -> Path:
-        parts = run(Parts(self.url, endpoint() or None, self.epoch))
+        parts = run(Parts(self.url, named_endpoint() or None, self.epoch))
         self._run(self.journal.add(self.epoch, "wave", parts=sorted(parts, key=lambda part: part.low)))
         number = len(self.journal.entries)
         self._run(self._copied())

@@ -27,10 +27,8 @@ from highwater.impl.protocols.sequenced_write import NextFile
 from highwater.impl.world import World
 
 KINDS = {"opened": ("label",), "wave": ("parts",), "lost": ("names",), "finished": ("summary",)}
-Entry = dict[str, Any]
-
-
 MEND = "restore it from a copy of the bucket, or give a new prefix"
+Entry = dict[str, Any]
 
 
 def is_entry(entry: Entry) -> bool:

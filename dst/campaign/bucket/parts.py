@@ -6,7 +6,6 @@ names; `campaign tidy` deletes it.
 
 import asyncio
 import io
-import os
 from hashlib import sha256
 from secrets import token_hex
 from typing import NamedTuple
@@ -24,11 +23,6 @@ from highwater.impl.world import ObjectStore
 ATTEMPTS = 6
 PAUSE_S = 0.2  # after the first attempt; it doubles with each further one
 ROWS = "rows/"
-
-
-def endpoint() -> str:
-    """Return the server that the environment names; "" for Amazon's."""
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
 
 
 def bucket_of(url: str) -> tuple[str, str]:
