@@ -203,7 +203,7 @@ def labels_command(selector: Selector, tenant: Tenants, start: Start, end: End, 
 
 
 def question(kind: Any, **fields: Any) -> Any:
-    """Make a request. A text that is not of Unicode is refused."""
+    """Make a request. A text that is not valid UTF-8 is refused."""
     try:
         return kind(**fields)
     except ValueError as error:
