@@ -13,6 +13,9 @@ from highwater.impl.codecs.index.strings import fresh_table
 from highwater.impl.index.query.found import Found
 from highwater.impl.index.query.matching import Pair
 
+Own = tuple[int, int, list[tuple[int, int, list[int]]], list[str]]  # tenant, creator, (tenant, name, labels) of datasets; table
+HIT = ("block", "place", "tenant", "name", "labels")  # columns
+
 
 def projected(sets: Sequence[Sequence[Pair]], names: Sequence[int]) -> list[int]:
     """Return the labels of these names in each set, in the order of the names; what a set lacks is left out."""
@@ -31,24 +34,38 @@ def blocks_of(found: Found, labels: Sequence[str], new: Callable[[], Any] = Bloc
     table = columns.strings
     names = [table.index[name] for name in labels if name and name in table.index]
     shown = {number: projected(sets, names) for number, sets in found.sets.items()} if labels else {}
-    references = {number: positions(several) for number, several in shown.items()}
-    chosen: dict[int, list[tuple[int, int]]] = {}
-    for block, place, of in zip(columns.block[found.hits].tolist(), columns.place[found.hits].tolist(),
-                                columns.labels[found.hits].tolist()):
-        chosen.setdefault(block, []).append((place, of))
-    for number in sorted(chosen, key=columns.keys.__getitem__):
-        made, (fresh, number_of) = new(), fresh_table(table.strings)
+    places: dict[int, list[int]] = {}  # of the hits in each block
+    references: dict[int, list[int]] = {}  # tenant, name, labels of each
+    for block, place, *three in zip(*(getattr(columns, name)[found.hits].tolist() for name in HIT)):
+        places.setdefault(block, []).append(place)
+        references.setdefault(block, []).extend(three)
+    known: dict[tuple[int, ...], Own] = {}
+    for number in sorted(places, key=columns.keys.__getitem__):
+        made = new()
         fill(made, columns.blocks[number])
-        only(made.datasets, [place for place, _ in chosen[number]])
-        made.tenant, made.created_by = number_of(made.tenant), number_of(made.created_by)
-        for dataset, (_, of) in zip(made.datasets, chosen[number]):
-            dataset.tenant, dataset.name = number_of(dataset.tenant), number_of(dataset.name)
-            own = list(shown.get(of, ()))
-            for at in references.get(of, ()):
-                own[at] = number_of(own[at])
-            dataset.labels[:] = own
-        made.string_table[:] = list(fresh)
+        datasets = made.datasets
+        only(datasets, places[number])
+        key = (made.tenant, made.created_by, *references[number])
+        own = known.get(key) or known.setdefault(key, own_of(key, shown, table.strings))
+        made.tenant, made.created_by, parts, made.string_table[:] = own
+        for dataset, part in zip(datasets, parts):
+            dataset.tenant, dataset.name, dataset.labels[:] = part
         yield made
+
+
+def own_of(references: Sequence[int], shown: dict[int, list[int]], strings: Sequence[str]) -> Own:
+    """Return what a block with these references has in place of them, and its own table. `references`: tenant, creator, and for
+    each dataset tenant, name and the number of its labels in `shown`. Raises UnknownString."""
+    fresh, number_of = fresh_table(strings)
+    tenant, creator = number_of(references[0]), number_of(references[1])
+    datasets = []
+    for at in range(2, len(references), 3):
+        own, name = number_of(references[at]), number_of(references[at + 1])
+        labels = list(shown.get(references[at + 2], ()))
+        for place in positions(labels):
+            labels[place] = number_of(labels[place])
+        datasets.append((own, name, labels))
+    return tenant, creator, datasets, list(fresh)
 
 
 def only(datasets: Any, places: list[int]) -> None:

@@ -38,6 +38,7 @@ class Columns(NamedTuple):
     min_ms: Any  # its times, inside its block's; a dataset without times has the block's
     max_ms: Any
     tenant: Any  # a reference into the strings
+    name: Any  # another
     labels: Any  # the number of its labels in `lists`
     lists: dict[tuple[int, ...], int]  # labels as they stand in the block -> their number
     distinct: tuple[tuple[int, ...], ...]  # for each number the label sets in it
@@ -46,7 +47,7 @@ class Columns(NamedTuple):
     member: Any  # and the number
 
 
-ARRAYS = ("block", "place", "min_ms", "max_ms", "tenant", "labels")
+ARRAYS = ("block", "place", "min_ms", "max_ms", "tenant", "name", "labels")
 NONE = Columns(EMPTY, (), (), {}, *np.zeros((len(ARRAYS), 0), np.int64), {}, (), label_sets(()), *np.zeros((2, 0), np.int64))
 
 
@@ -79,14 +80,14 @@ def added(columns: Columns, new: list[tuple[bytes, bytes]]) -> Columns:
     """Return the columns with more blocks, of which these are the rows."""
     if not new:
         return columns
-    lists, found = dict(columns.lists), list[tuple[int, int, int, int, int, int]]()
+    lists, found = dict(columns.lists), list[tuple[int, ...]]()
     numbers = columns.numbers | {key: number for number, (key, _) in enumerate(new, len(columns.blocks))}
     for number, (_, body) in enumerate(new, len(columns.blocks)):
         block = decode(BlockMeta, body)
         for place, of in enumerate(block.datasets):
             times = (of.min_time, of.max_time) if of.min_time or of.max_time else (block.min_time, block.max_time)
             labels = lists.setdefault(tuple(of.labels), len(lists))
-            found.append((number, place, *times, of.tenant, labels))
+            found.append((number, place, *times, of.tenant, of.name, labels))
     more = np.array(found, dtype=np.int64).reshape(-1, len(ARRAYS)).T
     arrays = {name: np.concatenate((getattr(columns, name), of)) for name, of in zip(ARRAYS, more)}
     keys, blocks = (*columns.keys, *(key for key, _ in new)), (*columns.blocks, *(body for _, body in new))
