@@ -34,7 +34,6 @@ UNSAID = {  # errors that no table has -> why
     **dict.fromkeys(("DamagedMessage", "DamagedRow", "DamagedFooter", "DamagedSnapshot"), "of bytes that no index has written"),
     **dict.fromkeys(("InvalidPartition", "MalformedLabels", "UnknownString"), "of a block: it is raised as InvalidArgument"),
     **dict.fromkeys(("InvalidQuery", "InvalidSelector", "InvalidRegex"), "of a query: it is raised as InvalidArgument"),
-    "AnswerTooLarge": "of a query: dst/scripts/indexed/queries.py judges these",
     "OverLimit": "of the calls over a network: dst/scripts/indexed/service.py",
     **dict.fromkeys(("Refused", "Unclear"), "of the calls over a network: tests/impl/index/test_index_service.py"),
     **dict.fromkeys(("JobLost", "DamagedObject"), "of a worker, which ends its job: dst/scripts/indexed/worker.py"),
@@ -56,11 +55,12 @@ ALSO = {  # protocol -> modules whose errors its table has, too
     **dict.fromkeys(("raft", "raft_membership", "consistent_read", "log_snapshot", "metadata_fsm", "compaction_queue"),
                     ("raft_faults",)),
     **dict.fromkeys(("dlq_recovery", "index_retention"), ("index_library", "raft_faults")),
+    "metadata_fsm": ("raft_faults", "index_answers"),
 }
 ROOMS = {  # of what is not in impl/protocols
     **dict.fromkeys(("raft", "raft_membership", "consistent_read", "log_snapshot"), "raft.node"), "raft_faults": "raft.faults",
     "dlq_recovery": "index.letters.writer", "sweeper": "index.letters.sweeper", "index_library": "index.library",
-    "index_retention": "index.retention",
+    "index_answers": "index.query.answers", "index_retention": "index.retention",
     **dict.fromkeys(("metadata_fsm", "compaction_queue"), "index.library")}
 # protocol -> modules whose calls its table has, too
 CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids"), "database_gc": ("database_gc_uploads",),
@@ -152,9 +152,7 @@ def public_calls(stem: str) -> set[str]:
 OF_OPERATORS = {"open": "of the operator: no caller waits for it", "close": "which raises nothing",
                 "raise_level": "of a cluster's server: no caller waits for it"}
 OF_FIXED_MEMBERS = {**OF_OPERATORS, "change": "of raft_membership"}
-# Of no drawn run: dst/scripts/indexed/queries.py and tests/impl/index/test_index_queries.py judge their answers.
-QUERIES = dict.fromkeys(("query", "query_labels", "tenants", "tenant", "rows", "breath"), "a read that changes nothing")
-OF_RETENTION = {"truncate": "of a cleaner: dst/scripts/indexed/library.py; the scenarios propose the entry"}
+PARTS_OF_READS = {"rows": "get", "breath": "query"}
 NOT_CALLS = {  # public coroutines that are no calls of users -> the call that they are a part of, or that is a part of them
     "wal_fencing": {"fenced_at": "open", "refresh": "the read that an append makes, too; the database calls it alone"},
     "manifest_epochs": {"open_writer": "open", "open_compactor": "open", "open_collector": "open", "opened": "open"},
@@ -175,9 +173,10 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     "raft_membership": OF_OPERATORS,
     **dict.fromkeys(("raft", "consistent_read"), OF_FIXED_MEMBERS),
     "log_snapshot": {**OF_FIXED_MEMBERS, "transfer": "of raft"},
-    "metadata_fsm": {**OF_OPERATORS, **QUERIES, "transfer": "of raft", **OF_RETENTION},
-    "compaction_queue": {**OF_OPERATORS, **QUERIES, "transfer": "of raft", **OF_RETENTION,
-                         **dict.fromkeys(("overdue", "confirm"), "of metadata_fsm")},
+    "metadata_fsm": {**OF_OPERATORS, **PARTS_OF_READS, "transfer": "of raft"},
+    "compaction_queue": {**OF_OPERATORS, **PARTS_OF_READS, "transfer": "of raft",
+                         **dict.fromkeys(("query", "query_labels", "tenants", "tenant", "overdue", "confirm", "truncate"),
+                                         "of metadata_fsm")},
     "index_retention": {"run": "which cleans again and again"},
     "dlq_recovery": {"leave": "add", **dict.fromkeys(("handle", "one", "settle", "copy", "ended"), "sweep"),
                      "run": "which sweeps again and again"},

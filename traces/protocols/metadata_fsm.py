@@ -77,6 +77,7 @@ class Trace(IndexTrace):
         self.planned = 0  # index of the latest GetPlan
         self.visible: list[frozenset[str]] = []  # ULIDs, after each entry of `applied`
         self.asked: dict[str, tuple[int, frozenset[str]]] = {}  # reader -> the first place that it may see, and its ULIDs
+        self.truncated: set[str] = set()  # tombstones of units, and the versions: of all commands that had their effect
         self.heard = -1  # the place of the latest entry whose effect a caller was told of
 
     @property
@@ -266,6 +267,8 @@ class Trace(IndexTrace):
 
     def _truncates(self, command: Any, entry: Entry, after: Shown) -> None:
         """A unit that was dropped has a tombstone with the log index of the entry."""
+        if entry.code == OK:
+            self.truncated |= {f"{told.shard.name}/{told.shard.unit_version}" for told in command.tombstones}
         for told in command.tombstones:
             if (entry.index, told.shard.name) in after.tombstones:
                 if command.term != entry.term:
@@ -319,9 +322,20 @@ class Trace(IndexTrace):
         elif e.op == "not read":
             self.asked.pop(e.client, None)
         elif e.op == "read":
-            first, asked = self.asked.pop(e.client)
-            states = self.visible[first:] if first >= 0 else [frozenset[str](), *self.visible]
+            states = self._states(e.client)
+            _, asked = self.asked.pop(e.client)
             if not any(asked & there == {*ulids_of} for there in states):
                 raise untrue(self, e, e.keys[1], "no state of the index since what was told before the call shows that")
+        elif e.op == "seen":
+            del self.asked[e.client]
+
+    def _states(self, client: str) -> list[frozenset[str]]:
+        """Return the ULIDs that were visible, in each state that a reader's latest question may show."""
+        first, _ = self.asked[client]
+        return self.visible[first:] if first >= 0 else [frozenset[str](), *self.visible]
+
+    def had_results(self, client: str) -> list[bool]:
+        """Return for each of these states whether a result of a job was visible."""
+        return [any(self.block_of[ulid][0] > 0 for ulid in there) for there in self._states(client)]
 
 

@@ -27,6 +27,16 @@ def of_nodes(failed: str, unknown: str, again: str, update: bool = True) -> dict
     }
 
 
+UNREAD = {  # answers to a read that comes to nothing
+    "NotLeader": definite("not read", "no leader is known, or it has changed: call again", NONE),
+    "NotRunning": definite("not read", "the node had stopped: " + AGAIN, NONE),
+    "NodeStopped": indefinite("not read", f"{STOPPED}: {AGAIN}", NONE),
+    "TimedOut": indefinite("not read", f"{LATE}: call again", NONE),
+}
+REFUSED = {  # and to a question
+    "InvalidArgument": definite("not read", "the question is refused, and the message says why", NONE),
+    "AnswerTooLarge": definite("not read", "the answer is too large: ask for less, as the message says", NONE),
+}
 SAME = "add the block again, which changes nothing if it is there"
 POLL = "report again; a job that was assigned goes to another worker once its lease is over"
 CALLS: Calls = {
@@ -39,10 +49,24 @@ CALLS: Calls = {
     "get": {
         "list": returns("read", "the blocks of these that were there at some moment of the call", update=NONE),
         "InvalidUlid": definite("not read", "a ULID is none", NONE),
-        "NotLeader": definite("not read", "no leader is known, or it has changed: call again", NONE),
-        "NotRunning": definite("not read", "the node had stopped: " + AGAIN, NONE),
-        "NodeStopped": indefinite("not read", f"{STOPPED}: {AGAIN}", NONE),
-        "TimedOut": indefinite("not read", f"{LATE}: call again", NONE),
+        **UNREAD,
+    },
+    "query": {
+        "QueryMetadataResponse": returns("read", "the blocks that have what is asked for, as of some moment of the call",
+                                         update=NONE),
+        **REFUSED, **UNREAD,
+    },
+    "query_labels": {
+        "QueryMetadataLabelsResponse": returns("seen", "the values of these labels in those blocks", "any", update=NONE),
+        **REFUSED, **UNREAD,
+    },
+    "tenants": {
+        "GetTenantsResponse": returns("seen", "the tenants that had data at some moment of the call", "any", update=NONE),
+        **UNREAD,
+    },
+    "tenant": {
+        "GetTenantResponse": returns("seen", "whether the tenant had data then, and from when to when", "any", update=NONE),
+        "InvalidArgument": REFUSED["InvalidArgument"], **UNREAD,
     },
     "poll": {
         "PollCompactionJobsResponse": returns("polled", "reports of jobs that are still this worker's have had their effect; "
@@ -53,15 +77,19 @@ CALLS: Calls = {
     },
     "overdue": {
         "list": returns("overdue", "the tombstones whose objects the caller deletes and then confirms", update=NONE),
-        "NotLeader": definite("not read", "no leader is known, or it has changed: call again", NONE),
-        "NotRunning": definite("not read", "the node had stopped: " + AGAIN, NONE),
-        "NodeStopped": indefinite("not read", f"{STOPPED}: {AGAIN}", NONE),
-        "TimedOut": indefinite("not read", f"{LATE}: call again", NONE),
+        **UNREAD,
     },
     "confirm": {
         "NoneType": returns("confirmed", "the index forgets these tombstones, if they were due", update=NONE),
         "PollAgain": definite("not confirmed", "the leader has changed between the two entries: confirm again", NONE),
         **of_nodes("not confirmed", "perhaps confirmed", "confirm again", update=False),
+    },
+    "truncate": {
+        "NoneType": returns("truncated", "units that were still as they were read are dropped; the others stay", "unit",
+                            update=NONE),
+        "InvalidArgument": definite("not truncated", "a tombstone names no unit, and the message says why", NONE),
+        "PollAgain": definite("not truncated", "another term has begun since the units were read: read them again", NONE),
+        **of_nodes("not truncated", "perhaps truncated", "read the units again", update=False),
     },
 }
 CALLS = {**CALLS, "transfer": raft_calls.CALLS["transfer"]}  # an operator's
@@ -73,4 +101,15 @@ def right_leases(trace: Any, e: Event, value: str) -> str:
     return f"the index has given no worker the lease {wrong[0]}" if wrong else ""
 
 
-JUDGES: Mapping[str, Claim] = MappingProxyType({"leases": right_leases})
+def right_any(trace: Any, e: Event, value: str) -> str:
+    """The tenant of results had data, or had none, at some moment of the call. `value`: 1 or 0."""
+    return "" if any(value == str(int(of_results)) for of_results in trace.had_results(e.client)) else (
+        "no state of the index since what was told before the call shows that")
+
+
+def right_unit(trace: Any, e: Event, value: str) -> str:
+    """The index has taken a command with this unit in the term in which it was made. `value`: a tombstone and a version."""
+    return "" if value in trace.truncated else "the index has taken no such command"
+
+
+JUDGES: Mapping[str, Claim] = MappingProxyType({"leases": right_leases, "any": right_any, "unit": right_unit})

@@ -18,8 +18,9 @@ from highwater.impl.errors import StoreError
 from highwater.impl.index import replicated, tombstones
 from highwater.impl.index.config import Config
 from highwater.impl.index.kv import Rows, View, under
-from highwater.impl.index.library import Index
+from highwater.impl.index.library import MOST_ANSWER_BYTES, Index
 from highwater.impl.index.machine import applied
+from highwater.impl.index.query.columns import Cache
 from highwater.impl.node_world import NodeWorld, Signal
 from highwater.impl.raft import core
 from highwater.impl.raft.machine import Command, Machine
@@ -31,6 +32,7 @@ from highwater.traces.refine import Failure
 
 MS_OF_THE_INDEX = 45_000  # that one ms of the run is by the clocks of the index: its windows of time are of hours
 PATIENCE_TICKS = 20
+CACHED = 8  # datasets whose columns a node keeps: not all of a run's
 SHARD, TENANT = 1, "t"  # of everything, and of results
 
 
@@ -56,6 +58,9 @@ class IndexClock:
     def now_ms(self) -> int:
         return self.start_ms + self.of.now_ms() * self.times
 
+    def sleep_ms(self, ms: int) -> Awaitable[None]:
+        return self.of.sleep_ms(ms // self.times)
+
 
 class IndexGroup(Group):
     """The nodes of one run, and a store of objects. `config` and `start_ms`: the numbers of the index, and when it begins."""
@@ -73,6 +78,7 @@ class IndexGroup(Group):
         self.dropped: set[row.Unit] = set()  # units that somebody has asked to drop
         self.plans: list[Any] = []  # UpdatePlan commands that are proposed once more
         self.marks: dict[int, None] = {}  # indexes that some node has applied
+        self.caches: dict[Node, Cache] = {}
         self.turns: dict[Node, Signal | None] = {}  # node -> its poll that is under way
         self.truncations: int = actors.shape.truncations  # that the cleaner still makes
         self.bad: set[str] = set()  # ULIDs of blocks that nobody can compact
@@ -157,6 +163,7 @@ class Turns(Index):
         self.group = group
         clock: Any = IndexClock(node.world.clock, group.start_ms)
         self.node, self.world, self.config = node, node.world._replace(clock=clock), group.config
+        self.cache, self.most_answer_bytes = group.caches.setdefault(node, Cache(CACHED)), MOST_ANSWER_BYTES
 
     @property
     def polling(self) -> Signal | None:  # pyright: ignore[reportIncompatibleVariableOverride]

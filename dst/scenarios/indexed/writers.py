@@ -12,14 +12,23 @@ from highwater.dst.scenarios.raft import CALL_MS, ELECTION_MS, asked
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import offset_ms
 from highwater.impl.codecs.index import names, ulids
-from highwater.impl.codecs.index.messages import BlockMeta, Dataset, Truncate
+from highwater.impl.codecs.index.messages import (
+    BlockMeta,
+    Dataset,
+    LabelsRequest,
+    QueryRequest,
+    TenantResponse,
+    TenantsResponse,
+    Truncate,
+)
 from highwater.impl.codecs.index.rows import Unit
 from highwater.impl.errors import StoreError
 from highwater.impl.index import units
-from highwater.impl.index.replicated import stamped
 from highwater.impl.node_world import NodeWorld
 from highwater.traces.protocols.metadata_fsm_calls import CALLS
 
+QUESTIONS = ("get", "get", "query", "query", "query_labels", "tenants", "tenant")
+TIMES_MS = 1000, 2000  # of all data
 LATER_MS = 500  # a block that was acknowledged is added again after at most so long
 CLOCK_MS = 1_200  # between two times at which the clock of a node is set, at most
 CLEANER_MS = 300  # between two commands of the cleaner, at most
@@ -29,11 +38,11 @@ AHEAD_MS = (0, 0, 0, 500, 1_500, -180)  # of a writer's clock
 def block(ulid: str, level: int, tenant: str, data: tuple[str, ...]) -> Any:
     """Return the metadata of a block with these data, each a dataset."""
     table = ["", *dict.fromkeys(filter(None, (tenant, "writer", "kind", "cpu", *data)))]
-    made = BlockMeta(id=ulid, tenant=table.index(tenant), shard=SHARD, compaction_level=level, min_time=1000, max_time=2000,
-                     created_by=table.index("writer"), string_table=table)
+    made = BlockMeta(id=ulid, tenant=table.index(tenant), shard=SHARD, compaction_level=level, min_time=TIMES_MS[0],
+                     max_time=TIMES_MS[1], created_by=table.index("writer"), string_table=table)
     for name in data:
-        made.datasets.append(Dataset(tenant=table.index(tenant), name=table.index(name), min_time=1000, max_time=2000,
-                                     labels=[1, table.index("kind"), table.index("cpu")]))
+        made.datasets.append(Dataset(tenant=table.index(tenant), name=table.index(name), min_time=TIMES_MS[0],
+                                     max_time=TIMES_MS[1], labels=[1, table.index("kind"), table.index("cpu")]))
     return made
 
 
@@ -97,10 +106,35 @@ async def reader(actors: Actors, client: Client, world: NodeWorld, number: int, 
         several = group.results if of_results else [made.id for made in group.written[client.name]]
         node, wanted = asked(actors, me, group, client.name), sorted({*several})
         group.note(me.name, "asks", " ".join(wanted).encode())
-        call = group.index(node).get(TENANT if of_results else "", SHARD, wanted)
-        said = await said_by(CALLS, "get", world.clock.timeout(CALL_MS, actors.in_time(me, call)))
-        found = " ".join(one.id for one in said.value or ())
-        actors.tell(me, said.told, found.encode(), keys=said.keys)
+        how = QUESTIONS[actors.choose(me.sites["how"], len(QUESTIONS))] if of_results else "get"
+        call = question(group.index(node), how, TENANT if of_results else "", wanted)
+        said = await said_by(CALLS, how, world.clock.timeout(CALL_MS, actors.in_time(me, call)), any=has_any)
+        found = ulids_in(said.value, wanted) if said.told == "read" else []
+        actors.tell(me, said.told, " ".join(found).encode(), keys=said.keys)
+
+
+def question(index: Any, how: str, tenant: str, ulids: list[str]) -> Any:
+    """Ask an index for blocks by their ULIDs, or for all of a tenant, or for what is known of the tenant."""
+    if how == "get":
+        return index.get(tenant, SHARD, ulids)
+    if how in ("query", "query_labels"):
+        kind = QueryRequest if how == "query" else LabelsRequest
+        asked = kind(tenant_id=[tenant], start_time=TIMES_MS[0], end_time=TIMES_MS[1], query='{kind="cpu"}', labels=["kind"])
+        return getattr(index, how)(asked)
+    return index.tenants() if how == "tenants" else index.tenant(tenant)
+
+
+def ulids_in(answer: Any, wanted: list[str]) -> list[str]:
+    """Return the ULIDs of an answer, in order, that are among those that the reader knew."""
+    blocks = answer if isinstance(answer, list) else answer.blocks
+    return [one.id for one in blocks if one.id in wanted]
+
+
+def has_any(answer: Any) -> str:
+    """Return 1 if an answer says that the tenant of results has data, and 0 if not."""
+    if isinstance(answer, TenantsResponse):
+        return str(int(TENANT in answer.tenant_ids))
+    return str(int(answer.stats.data_ingested if isinstance(answer, TenantResponse) else len(answer.labels) > 0))
 
 
 async def clock(actors: Actors, client: Client, world: NodeWorld, group: IndexGroup) -> None:
@@ -130,10 +164,18 @@ async def cleaner(actors: Actors, client: Client, world: NodeWorld, group: Index
             if actors.choose(me.sites["late"], 3) == 0:
                 await world.clock.sleep_ms(1 + actors.choose(me.sites["later"], 2 * ELECTION_MS))
                 node = asked(actors, me, group, group.open[client.name][0].state.leader)
-            group.dropped.add(unit)
-            await world.clock.timeout(CALL_MS, group.served(node, node.propose(stamped(group.now_ns(node), command))))
         except StoreError:
             continue
+        group.dropped.add(unit)
+        call = group.served(node, group.index(node).truncate(command))
+        said = await said_by(CALLS, "truncate", world.clock.timeout(CALL_MS, call), unit=lambda _, of=command: told_in(of))
+        actors.tell(me, said.told, b"", keys=said.keys)
+
+
+def told_in(command: Any) -> str:
+    """Return what a command drops: the name of the unit's tombstone, and the version of the unit."""
+    told = command.tombstones[0].shard
+    return f"{told.name}/{told.unit_version}"
 
 
 def truncation(term: int, unit: Unit, times: Any) -> Any:

@@ -240,7 +240,8 @@ async def columns_follow_a_unit(alone: Alone) -> None:
     await index.add(made(1, ("t", "a", 100, 200, x), ("t", "b", 0, 0, x), ("t", "c", 1, 5, y)))
     first = columns.read(index.node.value, unit)
     same([getattr(first, name).tolist() for name in columns.ARRAYS],
-         [[0, 0, 0], [0, 1, 2], [100, 1, 1], [200, 1000, 5], [first.strings.index["t"]] * 3, [0, 0, 1]])
+         [[0, 0, 0], [0, 1, 2], [100, 1, 1], [200, 1000, 5], [first.strings.index["t"]] * 3,
+          [first.strings.index[name] for name in "abc"], [0, 0, 1]])
     same((first.distinct, first.owner.tolist(), first.member.tolist()), (((0,), (1,)), [0, 1], [0, 1]))
     await index.add(made(2, ("t", "d", 300, 400, (*y, ("|", ""), *x))))
     second = columns.read(index.node.value, unit, first)

@@ -14,6 +14,7 @@ from highwater.traces.damage.nodes import OF_NODES, contents, life, of_node
 from highwater.traces.damage.survivors import Equivalences, Survivor, same_but
 from highwater.traces.event import Event
 from highwater.traces.machines import node_of
+from highwater.traces.protocols.indexed.log import UNIT
 
 ULID_BYTES, ULID_TAG = 26, b"\x12\x1a"  # field 2 of a BlockMeta, and its length
 TIME_AND_PLACE = {row.APPLIED.hex(), row.CLOCK.hex()}
@@ -56,7 +57,7 @@ def mentions(e: Event, ulid: str) -> bool:
 
 def units(e: Event) -> set[str]:
     """Return the beginning of the name of the tombstone by which all objects of a unit are deleted."""
-    if e.key != "unit":
+    if e.key != UNIT:
         return set()
     tenant, start_ns = json.loads(e.body)
     return {unit_tombstone_name(Partition(start_ns), tenant, 0).removesuffix("0")}
@@ -78,7 +79,7 @@ def depend(one: Event, two: Event) -> bool:
         return has_effect(entry) and other.kind != "told" and any(mentions(entry, name) for name in named(other) | units(other))
     if "told" in (one.kind, two.kind):
         return False
-    return bool(named(one) & named(two))
+    return bool(named(one) & named(two)) and (one.op, two.op) != ("delete", "delete")
 
 
 def answer(s: Survivor) -> Event | None:
@@ -105,6 +106,7 @@ def commute(s: Survivor) -> bool:
     if node_of(one.client) == node_of(two.client) and not said(one) and not said(two):
         # the process of both lives at both moments
         between = [e for e in between if e.kind not in ("started", "died")]
+    between = [e for e in between if not (e.op == "delete" and others_do(s, e))]
     return one._replace(t_ms=0) == two._replace(t_ms=0) or (
         not depend(one, two) and not any(depend(one, e) or depend(e, two) for e in between))
 
@@ -125,11 +127,13 @@ def in_vain(s: Survivor) -> bool:
 
 
 def deleted_as_well(s: Survivor) -> bool:
-    """Return whether others delete the objects, too, that are not deleted here any more."""
+    """Return whether others delete the objects, too, that are not deleted here any more, or no entry ever named them."""
     others = set[str]().union(*[named(o) for o in s.good if o.op == "delete" and o is not s.before])
-    if s.before.op != "delete" or not (s.damage.kind != "edit" or same_but(s, "keys")):
+    of_nothing = s.before.key == UNIT and not s.before.keys
+    if s.before.op != "delete" or not (s.damage.kind != "edit" or same_but(s, "keys") or (of_nothing and same_but(s, "body"))):
         return False
-    return named(s.before) - (named(s.after) if s.damage.kind == "edit" else set()) <= others
+    left = named(s.before) - (named(s.after) if s.damage.kind == "edit" else set()) - others
+    return not any(is_first(e) and mentions(e, ulid) for ulid in sorted(left) for e in s.good)
 
 
 def asked_in_vain(s: Survivor) -> bool:
@@ -142,9 +146,11 @@ def asked_in_vain(s: Survivor) -> bool:
 
 
 def no_entry(s: Survivor) -> bool:
-    """Return whether an entry is the last one, or changed only the time of the log and how far it is applied."""
-    return s.damage.kind == "drop" and is_first(s.before) and not (
-        has_effect(s.before) and any(is_first(e) for e in s.rest))
+    """Return whether an entry is the last one, or changed only the time of the log and how far it is applied, or rows that
+    the next one changes, too."""
+    following = next((said(e)["rows"].keys() for e in s.rest if is_first(e)), None)
+    return s.damage.kind == "drop" and is_first(s.before) and (
+        not has_effect(s.before) or following is None or said(s.before)["rows"].keys() <= following)
 
 
 def another_block(s: Survivor) -> bool:
@@ -174,12 +180,15 @@ def empty_life(s: Survivor) -> bool:
 
 def not_seen_again(s: Survivor) -> bool:
     """Return whether nothing of a node is seen any more: whether its process ends, or begins once more, does not matter. Nor
-    does what it has applied last in a life."""
+    does what it has applied last in a life, or before it loads another state."""
     e = s.before
     if e.kind in ("started", "died"):
         later = [o for o in of_node(e.client, s.rest) if o.kind not in ("started", "died")]
         return not later and (s.damage.kind != "edit" or same_but(s, "client", "kind"))
-    return s.damage.kind == "drop" and bool(said(e)) and not is_first(e) and not any(said(o) for o in life(s))
+    then = next((o for o in life(s) if said(o)), None)
+    if s.damage.kind == "edit" and e.op == "load" and same_but(s, "body"):
+        return then is None or then.op == "load"
+    return s.damage.kind == "drop" and bool(said(e)) and not is_first(e) and (then is None or then.op == "load")
 
 
 def another_state(s: Survivor) -> bool:
@@ -195,7 +204,7 @@ OF_INDEXES: Equivalences = {
     "in vain": ("nobody shows the result that is written, or it was written before", in_vain),
     "asked in vain": ("the question has no answer, or may have been about other blocks", asked_in_vain),
     "no entry": ("the entry is the last one, or changed nothing: the log may have none in its place", no_entry),
-    "deleted as well": ("others delete the same objects", deleted_as_well),
+    "deleted as well": ("others delete the same objects, or there are none", deleted_as_well),
     "another block": ("the caller may have been told of the other block as well", another_block),
     "another term": ("the log may have the entry at another place of this order, or of a later leader", another_term),
     "another order": ("a client may delete the objects of a tombstone in any order", another_order),

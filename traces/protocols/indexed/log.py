@@ -90,7 +90,8 @@ OF_A_BLOCK, OF_BLOCKS, NO_BODY = re.compile(ULID), re.compile(rb"(?:%b(?: %b)*)?
 SAYS = {  # what callers are told -> the form of its body
     **dict.fromkeys(("added", "refused", "invalid", "failed", "unknown"), OF_A_BLOCK), "read": OF_BLOCKS,
     **dict.fromkeys(("not read", "polled", "not polled", "perhaps polled", "overdue", "confirmed", "not confirmed",
-                     "perhaps confirmed", "transferred", "not transferred"), NO_BODY),
+                     "perhaps confirmed", "seen", "truncated", "not truncated", "perhaps truncated", "transferred",
+                     "not transferred"), NO_BODY),
 }
 
 
