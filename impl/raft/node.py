@@ -496,7 +496,8 @@ class Node:
 
     def _members_of(self, snapshot: Snapshot) -> Members | None:
         """Return the members by a snapshot; None if they are those with which this node began."""
-        return snapshot.members or (None if self.state.voters or not snapshot.index else Members(snapshot.voters))
+        began = self.state.configurations[0].members.voters
+        return snapshot.members or (None if began or not snapshot.index else Members(snapshot.voters))
 
     def _take(self, snapshot: Snapshot) -> None:
         """Serve this snapshot from now on: it is durable and verified."""

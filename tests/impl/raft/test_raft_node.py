@@ -9,9 +9,9 @@ import pytest
 
 from highwater.impl.errors import TimedOut
 from highwater.impl.node_world import NodeWorld
-from highwater.impl.raft import core, snapshots, wire
+from highwater.impl.raft import core, in_force, members, snapshots, wire
 from highwater.impl.raft import node as driver
-from highwater.impl.raft.entries import Entry
+from highwater.impl.raft.entries import MEMBERS, Entry
 from highwater.impl.raft.faults import (
     Damaged,
     LeadershipLost,
@@ -28,8 +28,10 @@ from highwater.impl.raft.faults import (
 from highwater.impl.raft.fetch import Chunk
 from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.log import open_log
+from highwater.impl.raft.members import Members
 from highwater.impl.raft.messages import ReadIndex
 from highwater.impl.raft.node import Node, Options
+from highwater.impl.raft.snapshots import Snapshot
 from highwater.impl.raft.state import LEADER, Config, Save, Tick
 from highwater.impl.stores.node_system import local_worlds
 from tests.impl.raft.appending import APPENDING
@@ -602,5 +604,20 @@ def test_a_node_whose_disk_fails_stops_before_its_other_tasks_have_ended():
                 await node.propose(b"y")
             with pytest.raises(NodeStopped, match="the device does not answer"):
                 await first
+
+    run(work())
+
+
+@pytest.mark.parametrize("began", [(), ("a",)])
+def test_a_snapshot_before_all_changes_names_the_voters_to_a_node_that_knows_a_later_change(began):
+    """Found by seed 31,392 of raft_membership: such a node took nobody for the voters. Its change was never committed."""
+    async def work():
+        world = local_worlds([("a", CrashingDisk())])["a"]._replace(clock=VirtualClock())
+        node = await Node.open(world, "a", began, APPENDING, FAST)
+        node.state = in_force.changed(node.state, 1, (Entry(1, MEMBERS, members.encoded(Members(("a", "b")))),))
+        assert node.state.voters == ("a", "b")
+        found = node._members_of(Snapshot(6, 2, ("a",), b"[]"))
+        assert in_force.begun_anew(node.state, 6, found).voters == ("a",)
+        await node.close()
 
     run(work())
