@@ -18,6 +18,7 @@ from highwater.traces import protocols
 from highwater.traces.event import Event
 from highwater.traces.form import owns
 from highwater.traces.options import Options, Recorded, StrangeClient, Unfit, option
+from highwater.traces.recorded import logs
 from highwater.traces.refine import Failure
 from highwater.traces.store import ANY, Store
 
@@ -70,7 +71,7 @@ def judged(events: list[Event], trace: Any, options: Options) -> Failure | None:
         for event in events:
             trace.observe(event)
     except Failure as failure:
-        others = [stem for stem in fitting(events) if stem != stem_of(options)]
+        others = [stem for stem in fitting(events) if stem != stem_of(options)] if not logs.named(stem_of(options)) else []
         if others and not fits(stem_of(options), events):
             raise Unfit(f"{failure.message}; {of_others(others)}") from None
         return failure
@@ -78,7 +79,9 @@ def judged(events: list[Event], trace: Any, options: Options) -> Failure | None:
 
 
 def recorded_of(stem: str) -> Recorded:
-    """Return how a protocol's recorded traces are checked. Raises LookupError."""
+    """Return how recorded traces of a protocol, or of another program's log, are checked. Raises LookupError."""
+    if log := logs.named(stem):
+        return log.RECORDED
     return protocols.recorded(known(stem)) or Recorded(("shape",), partial(by_shape, stem))
 
 

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from highwater.dst.bulk.packets import Group, Read, number_of
 from highwater.dst.bulk.rows import BadInput
 from highwater.traces.event import EMPTY, Event, NewerVersion, check_version, from_fields, no_event
+from highwater.traces.recorded import logs
 
 PARQUET, LINES = (".parquet",), (".ndjson", ".jsonl")
 SPLIT_EVENTS, SPLIT_BYTES = 250_000, 32 << 20  # for Parquet, for NDJSON
@@ -48,6 +49,7 @@ class Split(NamedTuple):
     parquet: bool
     low: int
     high: int
+    log: str = ""  # the file is a log of another program, and read whole: traces/recorded/logs.py
 
 
 class Choice(NamedTuple):
@@ -58,6 +60,7 @@ class Choice(NamedTuple):
 
 
 ALL = Choice()
+NOTHING = Read([], [], np.zeros((5, 0), np.int64), [])
 
 # --- which files, which splits
 
@@ -103,9 +106,9 @@ def plan(inputs: Iterable[str]) -> Plan:
                 events += meta.num_rows
             else:
                 size = Path(file).stat().st_size
-                check_first_line(file)
-                splits += [Split(number, file, False, low, min(low + SPLIT_BYTES, size))
-                           for low in range(0, max(size, 1), SPLIT_BYTES)]
+                log = first_line(file)
+                step = max(size, 1) if log else SPLIT_BYTES
+                splits += [Split(number, file, False, low, min(low + step, size), log) for low in range(0, max(size, 1), step)]
                 events += size // 200
         except OSError as error:
             raise BadInput(f"{file}: {error.strerror or error}") from None
@@ -136,17 +139,20 @@ def check_metadata(file: str, metadata: pq.FileMetaData) -> None:
         raise BadInput(f"{file}: {error}") from None
 
 
-def check_first_line(file: str) -> None:
-    """Raises BadInput if a file begins with an event of a newer version. Other faults damage a run, and are reported when the
-    file is read."""
+def first_line(file: str) -> str:
+    """Return whose log it is, by the first line; "" if its lines are events. Raises BadInput if it begins with an event of a
+    newer version. Other faults damage a run, and are reported when the file is read."""
     with open(file, "rb") as stream:
         line = next((line for line in stream if line.strip()), b"{}")
+    if log := logs.of_line(line.decode(errors="replace")):
+        return log
     try:
         check_version(json.loads(line).get("v", 1))
     except NewerVersion as error:
         raise BadInput(f"{file}: {error}") from None
     except (ValueError, AttributeError):
         pass
+    return ""
 
 
 def one_line(error: Exception) -> str:
@@ -197,11 +203,13 @@ def read(split: Split, choice: Choice = ALL) -> Read:
 
     Events without a run, and damage that cannot be attributed to a run, belong to a run named after the file."""
     try:
+        if split.log:
+            return read_log(split, choice)
         return read_parquet(split, choice) if split.parquet else read_lines(split, choice)
     except (pa.ArrowException, OSError, BadInput) as error:
         why = (f"{split.file}: cannot be read to its end ({one_line(error)}): get a new copy; runs with events there were "
                "judged without them")
-        return Read([], [], np.zeros((5, 0), np.int64), [((split.file, ""), split.number << OFFSETS, why)])
+        return NOTHING._replace(damage=[((split.file, ""), split.number << OFFSETS, why)])
 
 
 # --- Parquet
@@ -364,6 +372,24 @@ def read_lines(split: Split, choice: Choice) -> Read:
     if not split.low and not (numbers or damage or any(choice)) and not Path(split.file).stat().st_size:
         damage.append(((split.file, ""), split.number << OFFSETS, f"{split.file}: there is no event in it"))
     return Read([Group(*group) for group in groups], rests, np.array(numbers, np.int64).reshape(-1, 5).T, damage)
+
+
+def read_log(split: Split, choice: Choice) -> Read:
+    """Read another program's log, which is one run with the name of its file. Raises OSError."""
+    log = logs.named(split.log)
+    if log is None or (any(choice) and choice != (split.file, "")):
+        return NOTHING
+    try:
+        with open(split.file, errors="surrogateescape") as stream:
+            recording = log.read(stream)
+    except (ValueError, RecursionError) as error:
+        return NOTHING._replace(damage=[((split.file, ""), split.number << OFFSETS, f"{split.file}: {error}")])
+    rests: list[tuple] = []
+    known: dict[tuple, int] = {}
+    numbers = [(0, index, event.t_ms, event.request, number_of(event[2:], rests, known))
+               for index, event in enumerate(recording.events)]
+    group = Group(split.file, "", split.log, recording.options, False)
+    return Read([group], rests, np.array(numbers, np.int64).reshape(-1, 5).T, [])
 
 
 def either(number: Any, text: Any) -> bytes:

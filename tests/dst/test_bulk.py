@@ -34,6 +34,8 @@ from highwater.dst.spark import session as sessions
 from highwater.dst.zoo import build_of
 from highwater.gate import exits
 from highwater.traces.event import to_json
+from tests.traces.test_etcd_raft import committed, placed
+from tests.traces.test_etcd_raft import texts as etcd_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUNDARY = "sequenced_metadata_boundary"
@@ -109,6 +111,18 @@ def expected(folder: Path) -> pa.Table:
     return checked(folder)
 
 
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Logs of another program: a good one, one without a line that it needs, one that is none of it, and a trace of ours."""
+    folder, good = tmp_path_factory.mktemp("logs"), etcd_lines(committed())
+    lacks = committed()
+    del lacks[placed(lacks, "ReceiveAppendEntriesResponse", "1")]
+    for name, lines in (("good", good), ("bad", etcd_lines(lacks)), ("damaged", [*good, "{"])):
+        (folder / f"{name}.ndjson").write_text("\n".join(lines))
+    write_lines(folder / "ours.ndjson", rows_of(("ours", simulate(Run(1)))))
+    return folder
+
+
 # --- one run and its row
 
 def test_a_row_says_what_trace_check_says_of_the_run_alone(runs: list, expected: pa.Table, tmp_path: Path) -> None:
@@ -171,6 +185,21 @@ def test_plain_traces_are_runs_by_the_names_of_their_files(tmp_path: Path) -> No
 
 
 # --- what becomes of events on the way
+
+def test_a_log_of_another_program_is_a_run(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "SPLIT_BYTES", 1000)
+    rows = by_run(checked(logs))
+    good, bad, damaged = (rows[str(logs / f"{name}.ndjson")] for name in ("good", "bad", "damaged"))
+    assert len(rows) == 4 and (good["verdict"], good["protocol"], good["events"]) == ("ok", "etcd_raft", 25)
+    assert bad["signature"] == "refinement:Server.step" and "commits in a step" in bad["message"] and bad["explanation"]
+    assert (damaged["verdict"], damaged["signature"]) == ("damaged", "input:damaged") and ": line 39: " in damaged["message"]
+    assert checked(logs, jobs=2).equals(checked(logs))
+    alone = checked(logs, choice=Choice(str(logs / "bad.ndjson")))
+    assert alone.to_pylist() == [bad]
+    ours = write_lines(tmp_path / "ours.ndjson", [dict(row, protocol="etcd_raft", options="--shape servers=0")
+                                                for row in rows_of(("a", simulate(Run(1))))])
+    assert "servers=N, 1 to 9" in by_run(checked(ours))["a"]["message"]
+
 
 def test_every_line_is_of_one_split(tmp_path: Path) -> None:
     lines = [b"a\n", b"\n", b"bcd\n", b"e\r\n", b"  \n", b"fghijk"]
@@ -587,6 +616,11 @@ def test_spark_says_the_same_of_damage_and_lines(spark: object, tmp_path: Path) 
     work = engines.work_of(plan([str(tmp_path)]), 2, Asked())
     found = on_spark.check(spark, work)
     assert found.equals(engines.check(work)) and found["kind"].to_pylist() == ["input", "", "input"]
+
+
+def test_spark_says_the_same_of_logs(spark: object, logs: Path) -> None:
+    work = engines.work_of(plan([str(logs)]), 2, Asked(command=COMMAND))
+    assert on_spark.check(spark, work).equals(checked(logs))
 
 
 def test_what_fails_in_a_task_is_told_in_a_line(spark: object, folder: Path) -> None:

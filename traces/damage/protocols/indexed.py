@@ -14,11 +14,11 @@ from highwater.traces.damage.nodes import OF_NODES, contents, life, of_node
 from highwater.traces.damage.survivors import Equivalences, Survivor, same_but
 from highwater.traces.event import Event
 from highwater.traces.machines import node_of
-from highwater.traces.protocols.indexed.log import UNIT
 
 ULID_BYTES, ULID_TAG = 26, b"\x12\x1a"  # field 2 of a BlockMeta, and its length
 TIME_AND_PLACE = {row.APPLIED.hex(), row.CLOCK.hex()}
 OF_CLIENTS = ("put", "delete", "asks")
+UNIT = "unit"  # key of a deletion: of all that a unit has
 
 
 # --- questions about events

@@ -14,11 +14,12 @@ by such lines is a step of its own, which the mapping refuses.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from highwater.traces.event import EMPTY, Event
 from highwater.traces.machines import OK, Files
+from highwater.traces.options import Options, Recorded, Unfit
 from highwater.traces.protocols import raft
 from highwater.traces.protocols.raft import NOTHING, body_of, constants
 from highwater.traces.protocols.replicated.servers import (
@@ -37,6 +38,7 @@ from highwater.traces.refine import Refiner
 ROLES = {"StateFollower": FOLLOWER, "StatePreCandidate": PRE_CANDIDATE, "StateCandidate": CANDIDATE, "StateLeader": LEADER}
 INPUTS = ("Tick", "Propose", "Campaign", "TransferTo")
 TAGS = ("trace", "host")
+MOST_SERVERS = 9
 LOG = "log"  # etcd names no file: what became durable is shown as an append to this one
 Fields = Mapping[str, Any]
 
@@ -47,6 +49,11 @@ class Recording(NamedTuple):
     servers: int
     events: list[Event]
     lines: list[int]
+
+    @property
+    def options(self) -> str:
+        """The options by which RECORDED judges it."""
+        return f"--shape servers={self.servers}"
 
 
 class Trace(raft.Trace):
@@ -74,6 +81,18 @@ class Trace(raft.Trace):
 
 def begin(recording: Recording, refiner: Refiner | None = None) -> Trace:
     return Trace(refiner or raft.refiner(constants(recording.servers)))
+
+
+def recorded(events: list[Event], options: Options, shared: bool) -> Callable[[], Trace]:
+    """Return the maker of traces of so many servers as the options say. Raises Unfit."""
+    number = dict(word.partition("=")[::2] for word in options.shape).get("servers", "")
+    if options.shape != (f"servers={number}",) or number not in map(str, range(1, MOST_SERVERS + 1)):
+        raise Unfit(f"--shape: a trace of etcd's Raft has servers=N, 1 to {MOST_SERVERS}, and no other field")
+    refiner = raft.refiner(constants(int(number)))
+    return lambda: Trace(refiner)
+
+
+RECORDED = Recorded(("shape",), recorded)
 
 
 def is_log(line: str) -> bool:
