@@ -12,6 +12,7 @@ from bench import (
     exploration_on_disk,
     gate,
     index_adds,
+    index_letters,
     index_queries,
     index_rebuild,
     metadata_index,
@@ -28,7 +29,7 @@ from bench.peers import simulators
 
 ALL = {"exploration": exploration, "exploration_on_disk": exploration_on_disk, "simulation": simulation, "database": database,
        "metadata_index": metadata_index, "index_queries": index_queries,
-       "index_adds": index_adds, "index_rebuild": index_rebuild,
+       "index_adds": index_adds, "index_letters": index_letters, "index_rebuild": index_rebuild,
        "simulators": simulators, "shrinking": shrinking, "proof": proof, "recording": recording, "checking": checking,
        "refinement": refinement, "replication": replication, "strangers": strangers,
        "client_test": client_test, "tables": tables,

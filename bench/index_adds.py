@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,16 @@ def at(values: list[float], part: float) -> float:
 
 async def measured(folder: Path) -> tuple[float, float, list[float]]:
     """Return adds per second by the library and through gRPC, and the ms that each query took."""
+    async with leading(folder) as (server, api):
+        library = await added(server.index.add, SECONDS)
+        async with Channel(api) as channel:
+            called = await added(lambda block: channel.call(ADD, request_of(block), 30.0), SECONDS)
+        return library, called, await queried(server, library / 2)
+
+
+@asynccontextmanager
+async def leading(folder: Path) -> AsyncGenerator[tuple[Server, Address]]:
+    """Run a cluster of three processes, of which this one leads. Yield its server, and where that is called."""
     peers = {name: Address("127.0.0.1", leash.free_port()) for name in NAMES}
     apis = {name: Address("127.0.0.1", leash.free_port()) for name in NAMES}
     others = [subprocess.Popen([sys.executable, "-SE", os.path.abspath(leash.__file__), *command(folder, name, peers, apis)],
@@ -56,10 +67,7 @@ async def measured(folder: Path) -> tuple[float, float, list[float]]:
     try:
         async with running(Settings(str(folder / "1"), "1", peers, apis["1"])) as server:
             await lead(server, peers)
-            library = await added(server.index.add, SECONDS)
-            async with Channel(apis["1"]) as channel:
-                called = await added(lambda block: channel.call(ADD, request_of(block), 30.0), SECONDS)
-            return library, called, await queried(server, library / 2)
+            yield server, apis["1"]
     finally:
         for other in others:
             leash.end(other)
@@ -115,21 +123,21 @@ async def added(add: Callable[[Any], Awaitable[Any]], seconds: float) -> float:
     return number / (time.perf_counter() - began)
 
 
+async def steadily(server: Server, rate: float, seconds: float) -> None:
+    """Add so many blocks per second, for so long, or until it is cancelled."""
+    began = time.perf_counter()
+    async with asyncio.TaskGroup() as adding:
+        for number in range(int(rate * seconds)):
+            await asyncio.sleep(max(0.0, began + number / rate - time.perf_counter()))
+            adding.create_task(server.index.add(made()))
+
+
 async def queried(server: Server, rate: float) -> list[float]:
     """Return the ms of queries while blocks are added at this rate."""
-    began, latencies_ms, adding = time.perf_counter(), [], set[asyncio.Task[None]]()
+    latencies_ms: list[float] = []
     now_ms = time.time_ns() // 1_000_000
     request = QueryRequest(tenant_id=["t0"], start_time=now_ms, end_time=now_ms + 3_600_000, query='{service_name="service-7"}')
-
-    async def steadily() -> None:
-        for number in range(int(rate * SECONDS)):
-            await asyncio.sleep(max(0.0, began + number / rate - time.perf_counter()))
-            task = asyncio.create_task(server.index.add(made()))
-            adding.add(task)
-            task.add_done_callback(adding.discard)
-        await asyncio.gather(*adding)
-
-    steady = asyncio.create_task(steadily())
+    steady = asyncio.create_task(steadily(server, rate, SECONDS))
     while not steady.done():
         start_s = time.perf_counter()
         await server.index.query(request)
