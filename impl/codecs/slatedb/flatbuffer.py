@@ -26,6 +26,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 
 from highwater.impl.codecs.codec import Undecodable
 from highwater.impl.errors import Definite
+from highwater.impl.layout import ULID
 
 UNION = "union"
 REQUIRED = "required"  # a vector that is written even if it is empty
@@ -40,7 +41,7 @@ Uuid = Annotated[str, "uuid"]  # 8-4-4-4-12 hexadecimal digits; the file has a t
 Ulid = Annotated[str, "ulid"]  # 26 letters of Crockford's base 32; the file has such a table, too
 
 LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-VALUE_OF = {letter: value for value, letter in enumerate(LETTERS)}
+DIGITS = str.maketrans(LETTERS, "0123456789abcdefghijklmnopqrstuv")  # as `int` takes them
 SHARING = 4  # reading may consume this many times the buffer's size; the released writer shares only vtables
 LATELY = 10_000  # ids that are kept: a manifest names the same ones as the manifest before
 LAYOUTS = 1_000  # that are kept: a type of table has one for each set of fields that files leave out
@@ -491,10 +492,6 @@ def number_of_uuid(text: str) -> int:
 
 def number_of_ulid(text: str) -> int:
     """Return the number that a ULID stands for. Raises ValueError if the text is not in the usual form."""
-    number = 0
-    if len(text) == 26 and all(letter in VALUE_OF for letter in text):
-        for letter in text:
-            number = number << 5 | VALUE_OF[letter]
-    if number >> 128 or text != ulid_of(number):
+    if not ULID.fullmatch(text):
         raise ValueError(f"{text!r} is not a ULID in its usual form")
-    return number
+    return int(text.translate(DIGITS), 32)
