@@ -73,7 +73,7 @@ def wrong_units(rows: Rows) -> list[str]:
     for unit, times in all_units(rows):
         strings = units.table(rows, unit).strings
         for key, value in under(rows, row.index_key(unit, row.BLOCK)):
-            ulid = row.unit_of(key[1:])[1][1:].decode()
+            ulid = row.ulid_of(row.unit_of(key[1:])[1][1:])
             block = exported(strings, decode(BlockMeta, value))
             wrong += [f"block {ulid} of {named(unit)}: {what}" for what in wrong_block(rows, unit, times, ulid, block)]
     return wrong

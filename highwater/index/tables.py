@@ -51,8 +51,8 @@ def of_unit(rows: Rows, unit: Unit, times: Times, over: bool) -> Iterator[tuple]
     prefix = row.index_key(unit, row.BLOCK)
     for key, value in under(rows, prefix):
         block = decode(BlockMeta, value)
-        yield (unit.tenant, unit.shard, unit.partition.start_ns, key[len(prefix):].decode(), block.compaction_level, block.size,
-               block.min_time, block.max_time, over)
+        yield (unit.tenant, unit.shard, unit.partition.start_ns, row.ulid_of(key[len(prefix):]), block.compaction_level,
+               block.size, block.min_time, block.max_time, over)
 
 
 def removed(rows: Rows) -> pa.Table:

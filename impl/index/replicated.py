@@ -12,7 +12,7 @@ from highwater.impl.codecs.index.rows import U64
 from highwater.impl.codecs.index.snapshot import Position
 from highwater.impl.index.answers import Answer
 from highwater.impl.index.config import Config, checked
-from highwater.impl.index.kv import View, Writing
+from highwater.impl.index.kv import InvalidKey, View, Writing
 from highwater.impl.index.machine import Entry, applied, apply_entry
 from highwater.impl.raft.machine import Command, Machine
 
@@ -50,7 +50,10 @@ def load(content: bytes) -> View:
     """Return the state of a snapshot. Raises DamagedSnapshot."""
     writing = Writing(View(), 0)
     for key, value in snapshot.decode(content)[1]:
-        writing.put(key, value)
+        try:
+            writing.put(key, value)
+        except InvalidKey as error:
+            raise snapshot.DamagedSnapshot(str(error), field="rows") from None
     return View(writing.root)
 
 

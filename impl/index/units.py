@@ -59,9 +59,9 @@ def remove(rows: Transaction, unit: Unit, ulid: str) -> None:
 
 
 def ids(rows: Rows, unit: Unit) -> list[str]:
-    """Return the ULIDs of a unit's blocks, in order."""
+    """Return the ULIDs of a unit's blocks, in order. Raises DamagedRow."""
     prefix = row.index_key(unit, row.BLOCK)
-    return [key[len(prefix):].decode() for key, _ in under(rows, prefix)]
+    return [row.ulid_of(key[len(prefix):]) for key, _ in under(rows, prefix)]
 
 
 def drop(rows: Transaction, unit: Unit) -> None:
@@ -84,8 +84,8 @@ def get(rows: Rows, tenant: str, shard: int, ulids: list[str]) -> list[Any]:
 
 
 def visible(rows: Rows) -> Iterator[tuple[Unit, str]]:
-    """Yield (unit, ULID) of every block, in the order of partitions, tenants, shards."""
+    """Yield (unit, ULID) of every block, in the order of partitions, tenants, shards. Raises DamagedRow."""
     for key, _ in under(rows, row.INDEX):
         unit, rest = row.unit_of(key[1:])
         if rest[:1] == row.BLOCK:
-            yield unit, rest[1:].decode()
+            yield unit, row.ulid_of(rest[1:])

@@ -1,9 +1,10 @@
-"""Safety: a transaction happens as a whole or not at all, also if the process dies in it.
+"""Safety: a transaction happens as a whole or not at all; what an earlier process has left in the file is never read.
 
 The rows of the index in an lmdb file, the second `OrderedKV` (impl/index/kv.py). Nothing is synced: the index is rebuilt from
-its snapshot and its log when it starts.
+its snapshot and its log when it starts. So the file begins empty, and one that is left, damaged or not, is replaced.
 """
 
+import struct
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 
 import lmdb
 
+from highwater.impl.errors import Definite
 from highwater.impl.index.kv import LONGEST_KEY_BYTES, Row, Rows, Transaction, checked
 
 LARGEST_FILE_BYTES = 1 << 36  # of addresses, not of the disk
+MAGIC_AT, MAGIC = 16, struct.pack("=I", 0xBEEFC0DE)  # in the first page of a file of lmdb
 
 
 class LmdbRows:
@@ -46,10 +49,30 @@ class LmdbRows:
                 there = cursor.delete()
 
 
+class NoRows(Definite):
+    """The file is none that rows were in, so it is not replaced. Give another name, or delete it."""
+
+
+def remove_old(path: Path) -> None:
+    """Remove a file of rows, if there is one. Raises NoRows if something else is there."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(MAGIC_AT + len(MAGIC))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise NoRows(f"{path} cannot be read: {error.strerror}") from None
+    if head and head[MAGIC_AT:] != MAGIC:
+        raise NoRows(f"{path} is no file of lmdb, or its beginning is damaged: give another name, or delete it")
+    for old in (path, path.with_name(f"{path.name}-lock")):
+        old.unlink(missing_ok=True)
+
+
 class LmdbKV:
-    """An lmdb file. Raises lmdb.Error if it is damaged, or in use by another environment of this process."""
+    """A new lmdb file, in the place of one that is left. Raises NoRows, and lmdb.Error if this process has it open."""
 
     def __init__(self, path: Path):
+        remove_old(path)
         self._env: Any = lmdb.open(str(path), map_size=LARGEST_FILE_BYTES, subdir=False, sync=False, metasync=False)
 
     @contextmanager

@@ -39,6 +39,7 @@ UNSAID = {  # errors that no table has -> why
     **dict.fromkeys(("JobLost", "DamagedObject"), "of a worker, which ends its job: dst/scripts/indexed/worker.py"),
     "InvalidLetter": "a sweeper moves such a letter: dst/scripts/indexed/letters.py",
     "OtherLayout": "of a program that reads a bucket whole: tests/index/test_index_bucket.py",
+    "NoRows": "of the rows in a file of lmdb: tests/impl/index/test_index_fuzz.py",
     "PolicyRefused": "an index is not served with such periods",
     "BeyondEnd": "of a range, and only reads of SSTs ask for ranges",
     "Undecodable": "of a codec: it is raised as one of its kinds, such as InvalidManifest",

@@ -131,6 +131,11 @@ def block_key(unit: Unit, ulid: str) -> bytes:
     return index_key(unit, BLOCK, ulid.encode())
 
 
+def ulid_of(rest: bytes) -> str:
+    """Return the ULID in the key of a block, of which this is what follows BLOCK. Raises DamagedRow."""
+    return text_of(rest, "key of a block")
+
+
 def times_value(times: Times) -> bytes:
     return UNIT_TIMES.pack(*times)
 
