@@ -16,7 +16,7 @@ from highwater.cli.console import console, refuse
 from highwater.cli.raft import Authority, Certificate, Key, address_of, nodes_of
 from highwater.cli.raft import finish as finish_node
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE, SAFETY
-from highwater.impl.errors import Indefinite
+from highwater.impl.errors import Indefinite, StoreError
 
 app = typer.Typer(no_args_is_help=True)
 Result = TypeVar("Result")
@@ -239,12 +239,14 @@ def work_command(store: Annotated[str, typer.Argument(help="where the objects ar
 
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, force=True)
     done = finish(worked(store, places_of(at), files_of(authority, certificate, key), Options(poll_ms, renew_ms), once))
+    if once and done is None:
+        refuse("the job failed, and another worker gets it once its lease is over", INCOMPLETE)
     if once:
-        console.print("one job is done" if done else "there was no job, or it failed")
+        console.print("one job is done" if done else "there was no job")
 
 
-async def worked(url: str, places: Mapping[str, Any], files: Any, options: Any, once: bool) -> bool:
-    """Work until a signal, or once; return whether the last poll gave a job."""
+async def worked(url: str, places: Mapping[str, Any], files: Any, options: Any, once: bool) -> bool | None:
+    """Work until a signal, or once; return whether there was a job, and None if it failed. Refuses a store without answer."""
     import signal
 
     from highwater.impl.index.compaction.worker import Worker
@@ -252,10 +254,15 @@ async def worked(url: str, places: Mapping[str, Any], files: Any, options: Any, 
     from highwater.index.client import Client
 
     world = system_world(opened(url, new=False))
+    try:
+        await world.store.list_page("blocks/", "")
+    except StoreError as error:
+        refuse(f"{url} cannot be read: {error}", INCOMPLETE if isinstance(error, Indefinite) else BAD_INPUT)
     async with Client(places, files, 10.0) as client:
         worker = Worker(world, client.call, options)
         if once:
-            return await worker.once()
+            worked = await worker.once()
+            return None if world.metrics.snapshot().get("index_jobs_failed") else worked
         working = asyncio.ensure_future(worker.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, working.cancel)

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from highwater.cli.console import console
 from highwater.cli.index import LOOPBACK, AsJson, At, files_of, finish, opened, places_of
@@ -31,11 +30,12 @@ def list_command(bucket: Bucket, as_json: AsJson = False) -> None:
         for letter in found:
             print(json.dumps(letter._asdict()))
         return
-    table = Table("letter", "state", "bytes", "put", "what is wrong")
     for letter in found:
         put = datetime.fromtimestamp(letter.put_ms / 1000, UTC).isoformat(timespec="seconds")
-        table.add_row(letter.key, letter.state, f"{letter.size_bytes:,}", put, letter.wrong)
-    console.print(table)
+        console.print(f"{letter.key}: {letter.state}, {letter.size_bytes:,} bytes, put {put}{': ' * bool(letter.wrong)}"
+                      f"{letter.wrong}", markup=False, soft_wrap=True)  # keys are copied from here
+    if not found:
+        console.print("there is no letter")
 
 
 @app.command("readd")

@@ -24,6 +24,7 @@ from highwater.impl.index.query.columns import CACHED_DATASETS
 from highwater.impl.index.query.matching import COMPAT
 from highwater.impl.index.replicated import machine
 from highwater.impl.index.retention import Cleaner, Policy
+from highwater.impl.index.service.codes import code_of
 from highwater.impl.index.service.limits import Limits
 from highwater.impl.index.service.service import Reply, Service
 from highwater.impl.node_world import NodeWorld
@@ -143,7 +144,7 @@ async def running(settings: Settings) -> AsyncGenerator[Server]:
     check_encrypted(settings.api.host, loaded(settings.files) if settings.files else None, settings.insecure)
     async with joined(settings) if settings.peers else alone(settings) as (node, counters):
         server = Server(settings, node, counters)
-        asked = Asked(server.answer, server.operator.streams())
+        asked = Asked(server.answer, server.operator.streams(), code_of)
         async with serving_metrics(settings.metrics_port, server.page), serving(
                 settings.api, asked, settings.files, settings.insecure, settings.limits.request_bytes) as server.port:
             try:

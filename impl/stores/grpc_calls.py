@@ -23,11 +23,16 @@ Answer = Callable[[str, bytes, bool], Awaitable[Any]]  # (path, request, stale) 
 Stream = Callable[[str, bytes], AsyncIterator[bytes]]  # (path, request) -> parts of the answer
 
 
+def of_kind(error: StoreError) -> str:
+    return "FAILED_PRECONDITION" if isinstance(error, Definite) else "UNKNOWN"
+
+
 class Asked(NamedTuple):
     """The functions that answer: `answer` for all paths but those of `streams`."""
 
     answer: Answer
     streams: dict[str, Stream]
+    code_of: Callable[[StoreError], str] = of_kind  # that an error of a stream has
 
 
 class Refused(Definite):
@@ -80,8 +85,7 @@ class Handlers(grpc.GenericRpcHandler):
                 async for part in self.asked.streams[path](path, request):
                     yield part
             except StoreError as error:
-                code = grpc.StatusCode.FAILED_PRECONDITION if isinstance(error, Definite) else grpc.StatusCode.UNKNOWN
-                await context.abort(code, str(error))
+                await context.abort(getattr(grpc.StatusCode, self.asked.code_of(error)), str(error))
 
         return streamed
 

@@ -10,6 +10,7 @@ import pytest
 
 from highwater.impl.codecs.index.footer import TAIL
 from highwater.impl.codecs.index.messages import CLASSES, QueryRequest, encode
+from highwater.impl.index.service.codes import code_of
 from highwater.impl.index.service.service import Reply
 from highwater.impl.raft.faults import NodeStopped, NotLeader
 from highwater.impl.stores.certificates import NotEncrypted
@@ -106,6 +107,20 @@ def test_a_stream_that_fails_says_why(error, kind):
                 [part async for part in channel.parts("/x/Y", b"", 10.0)]
 
     asyncio.run(work())
+
+
+def test_the_code_of_a_stream_is_that_of_a_call():
+    async def life() -> None:
+        async def parts(path: str, body: bytes):
+            raise NotLeader("1", "")
+            yield b""
+
+        asked = Asked(Server(Reply("OK")).answer, {"/x/Y": parts}, code_of)
+        async with serving(HERE, asked) as port, Channel(HERE._replace(port=port)) as channel:
+            with pytest.raises(Unclear, match="^UNAVAILABLE: "):
+                [part async for part in channel.parts("/x/Y", b"", 10.0)]
+
+    asyncio.run(life())
 
 
 def test_connections_are_encrypted_with_the_clusters_certificates(tmp_path):
