@@ -238,6 +238,7 @@ def work_command(store: Annotated[str, typer.Argument(help="where the objects ar
     from highwater.impl.index.compaction.worker import Options
 
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, force=True)
+    logging.getLogger("botocore").setLevel(logging.WARNING)
     done = finish(worked(store, places_of(at), files_of(authority, certificate, key), Options(poll_ms, renew_ms), once))
     if once and done is None:
         refuse("the job failed, and another worker gets it once its lease is over", INCOMPLETE)

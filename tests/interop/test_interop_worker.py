@@ -3,7 +3,9 @@
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
+from highwater.cli.main import app
 from highwater.clients.faults import FAULTS, HOLD
 from highwater.servers import s3
 from tests.clients.test_client import tried
@@ -32,3 +34,12 @@ def test_the_worker_is_convicted_of_nothing(tmp_path):
 def test_a_bug_of_a_worker_is_found(tmp_path, bug, fault, kind):
     code, text, _ = judged(tmp_path, bug, "--fault", fault)
     assert code == 10 and kind in text, text
+
+
+def test_a_worker_of_a_bucket_that_is_not_there_says_so(monkeypatch):
+    for name, value in s3.CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with s3.s3_server() as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        said = CliRunner().invoke(app, ["index", "work", "s3://mistyped/x", "--once", "--at", "127.0.0.1:1"])
+    assert said.exit_code == 2 and "there is no such bucket" in said.output
