@@ -74,7 +74,7 @@ SCENARIO = metadata_fsm.SCENARIO._replace(
     tiny=Shape(adds=1, pause_ms=1, audit=False),
     work={"Server": server},
     trace_of=trace_of,
-    moments=("several leaders", "state of a snapshot"),
+    moments=("several leaders", "state of a snapshot", "block refused"),
     scripts=(*jobs.SCRIPTS, *polls.SCRIPTS, *worker.SCRIPTS, *letters.SCRIPTS),
     share=2,
 )

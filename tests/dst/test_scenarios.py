@@ -49,6 +49,14 @@ def test_a_shape_lists_its_own_fields_before_those_of_all_shapes():
     assert drawn._replace(audit=True, writers=2) == Shape()
 
 
+@pytest.mark.parametrize("stem", OTHERS)
+def test_a_moment_that_is_seen_is_listed(stem):
+    """A campaign counts the listed ones, and failed at another one: in one run of nine of compaction_queue."""
+    of = named(stem)
+    outcomes = [simulate(Run(seed, stem)) for seed in range(15)]
+    assert {name for one in outcomes for name in of.moments_of(one.events, one.shape)} <= {*of.moments}
+
+
 SELDOM = {  # what a script shows, or a rare run, and not one of the first thousand
     "clones": {"told: ended", "told: missing"}, "db_reader": {"told: lost", "seen: checkpoint lost"},
     "destroy": {"told: ended"}, "database_clones": {"told: missing"},
