@@ -28,13 +28,14 @@ def story_command(
         master: Annotated[str, typer.Option(help="Spark master, as for `rebuild`; with --engine spark")] = "",
         endpoint: Annotated[str, typer.Option(help="an S3 server of your own; a bucket is made on it [default: versitygw is "
                                               "started]")] = "",
-        out: Annotated[Path | None, typer.Option("--out", help="a new or empty folder for logs, journals and snapshots [default: "
-                                                 "a temporary one, which is kept only if something is wrong]")] = None,
-        fault_ms: Annotated[int, typer.Option("--fault-ms", min=10, help="between two faults, on average")] = 1_000) -> None:
+        out: Annotated[Path | None, typer.Option("--out", help="a new or empty folder for logs, journals and snapshots "
+                                                 "[default: a temporary one, kept only if something is wrong]")] = None,
+        fault_ms: Annotated[int, typer.Option("--fault-ms", min=10, help="from a fault to the next, on average")] = 700,
+) -> None:
     """Let three nodes, workers and writers live on a bucket while they are killed and stopped, and check that nothing is lost.
 
-    The exit code is 10 if a datum was lost or doubled, 12 if something does not drain, 14 if a process ends by itself, and 3 if no
-    S3 server or no Spark is here, or too little has happened."""
+    The exit code is 10 if a datum was lost or doubled, 12 if something does not drain, 14 if a process ends by itself, and 3 if
+    no S3 server or no Spark is here, or too little has happened."""
     if master and engine != "spark":
         refuse("--master is for Spark: add --engine spark")
     if out and out.exists() and (not out.is_dir() or any(out.iterdir())):

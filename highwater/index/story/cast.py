@@ -34,7 +34,7 @@ class Numbers(NamedTuple):
     writers: int = 2
     workers: int = 2
     pause_ms: int = 150  # of a writer, on average
-    fault_s: float = 1.0  # between two faults, on average
+    fault_s: float = 0.7  # between two faults, on average
 
 
 class Cast:

@@ -1,4 +1,5 @@
 """Who is hit by a fault, and when. The sweeper and the cleaner are the leader while it has letters to sweep, or a unit to drop.
+A worker is hit while there is a job.
 
 To hit the sweeper, letters are left first: the leader is killed once some of them are swept, and others are not. To hit the
 cleaner, a block of a unit that is over is added first: the leader is killed within its next period.
@@ -23,6 +24,7 @@ from highwater.index.story.processes import Process
 from highwater.index.story.writer import Writer
 
 LETTERS = 30  # that are left for a sweeper: more than it adds at once
+JOB_S = 1.0  # for a worker to have a job
 SWEPT_S = 3.0  # for a sweep to begin
 AGAIN_S = 10.0  # for the nodes to be well, before a fault that waits for that
 
@@ -57,6 +59,8 @@ class Hits:
         role, nodes = fault.role, list(self.cast.nodes.values())
         if role in (WORKER, WRITER):
             those = self.cast.workers if role == WORKER else self.cast.writers
+            if role == WORKER:
+                await self.worked()
             found = [those[fault.number % len(those)]]
         elif role in (ALL, NODE):
             found = nodes if role == ALL else [nodes[fault.number % len(nodes)]]
@@ -70,6 +74,13 @@ class Hits:
             role = role if name else NODE
         self.counts[f"{fault.kind} {role}"] += len(found)
         return found
+
+    async def worked(self) -> None:
+        """Return once there is a job, or after a while."""
+        until_s = time.monotonic() + JOB_S
+        while time.monotonic() < until_s:
+            if (await self.cast.status(await self.cast.leader() or NAMES[0])).get("jobs"):
+                return
 
     async def swept(self) -> bool:
         """Leave letters; return once some of them are swept, and whether others are not, so that a sweep goes on."""

@@ -5,8 +5,8 @@ Safety: it notes a block as added or kept only once it is told so.
     python -m highwater.index.story.writer URL NODES JOURNAL NUMBER WRITERS SEED PAUSE_MS
 
 It puts the objects of small blocks and adds them. Now and then it adds one again. Now and then a request or its answer is
-lost, so that it leaves a letter. After a kill it goes on with the blocks that its journal has open. Once the file JOURNAL.over is
-there, it ends the blocks that are open, and then itself.
+lost, so that it leaves a letter. After a kill it goes on with the blocks that its journal has open. Once the file JOURNAL.over
+is there, it ends the blocks that are open, and then itself.
 """
 
 import asyncio
