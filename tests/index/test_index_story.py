@@ -186,7 +186,8 @@ def test_a_process_that_ends_by_itself_is_noticed_and_a_killed_one_is_not(tmp_pa
 def test_a_process_ends_with_its_story_however_that_ends(tmp_path):
     code = ("import os, signal, sys, pathlib; from highwater.index.story.processes import Process; "
             "sleep = [sys.executable, '-c', 'import time; time.sleep(100)']; "
-            "of = Process('long', sleep, pathlib.Path(sys.argv[1]), os.environ); of.start(); of.signal(signal.SIGSTOP); print(of.pid_file.read_text(), flush=True); "
+            "of = Process('long', sleep, pathlib.Path(sys.argv[1]), os.environ); of.start(); "
+            "of.signal(signal.SIGSTOP); print(of.pid_file.read_text(), flush=True); "
             "os.kill(os.getpid(), signal.SIGKILL)")
     ran = subprocess.run([sys.executable, "-c", code, str(tmp_path / "long.log")], cwd=ROOT, capture_output=True, text=True)
     until_s = time.monotonic() + 30

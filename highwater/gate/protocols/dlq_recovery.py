@@ -1,5 +1,5 @@
-"""Define checks of `highwater verify` for an index on a real S3 server from end to end, with nodes that sweep and clean, workers and
-writers: 30 seconds in each gate, and ten minutes, with Spark at the end, in the deeper one."""
+"""Define checks of `highwater verify` for an index on a real S3 server, from end to end, with nodes that sweep and clean, with
+workers and writers: 30 seconds in each gate, and ten minutes, with Spark at the end, in the deeper one."""
 
 from collections.abc import Iterator
 

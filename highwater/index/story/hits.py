@@ -66,6 +66,7 @@ class Hits:
             found = nodes if role == ALL else [nodes[fault.number % len(nodes)]]
         else:
             name = await self.cast.leader()
+            self.writer.client.first = name or NAMES[0]
             if role == SWEEPER and not await self.swept():
                 role = LEADER  # it had nothing to sweep
             if role == CLEANER and not await self.cleaned():

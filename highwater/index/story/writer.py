@@ -102,9 +102,10 @@ class Writer:
     async def past_horizon(self, block: Any) -> str:
         """Add an old block, as an operator would: once only, because the index may forget it."""
         request = encode(CLASSES["AddBlockRequest"](block=block, past_horizon=True))
-        for channel in self.client.channels.values():
+        first = self.client.first  # which led last
+        for name in (first, *(name for name in self.client.channels if name != first)):
             try:
-                await channel.call(ADD, request, CALL_S)
+                await self.client.channels[name].call(ADD, request, CALL_S)
                 return ADDED
             except Refused:
                 continue  # this node does not lead
