@@ -29,7 +29,7 @@ ASKED_S = 60.0  # for each node to answer at the end
 
 
 class Told(NamedTuple):
-    """What came of a story: its amounts, and what is wrong, a line each."""
+    """The result of a story: its amounts, and what is wrong, a line each."""
 
     counts: dict[str, int]
     wrong: list[str]
