@@ -101,7 +101,7 @@ class Story:
                 task.cancel()
             await asyncio.gather(*reading, return_exceptions=True)
 
-    async def hit(self, hits: Hits, until_s: float, reading: list[asyncio.Future[None]]) -> None:
+    async def hit(self, hits: Hits, until_s: float, reading: Sequence[asyncio.Future[None]]) -> None:
         """Let one fault after another happen until the time is over, or too much is wrong."""
         with (self.folder / "faults.log").open("w") as log:
             for fault in faults(self.seed, self.numbers.fault_s):
@@ -126,8 +126,9 @@ class Story:
         """Come to the end, and check it."""
         self.note("the writers have ended")
         await self.ending.drained(letters_only=True)
-        await self.ending.letters(await self.everything(letters_too=False))
         self.note("no letter waits")
+        await self.ending.letters(await self.everything(letters_too=False))
+        self.note("no letter is kept aside")
         await self.ending.drained()
         self.note("nothing waits")
         found = await self.everything(letters_too=True)

@@ -174,4 +174,5 @@ def addresses(nodes: str) -> dict[str, Address]:
 
 if __name__ == "__main__":
     logging.basicConfig(format="%(asctime)s %(message)s")
-    asyncio.run(live(*sys.argv[1:3], Path(sys.argv[3]), *map(int, sys.argv[4:6]), sys.argv[6], int(sys.argv[7])))
+    url, nodes, journal, number, writers, seed, pause_ms = sys.argv[1:]
+    asyncio.run(live(url, nodes, Path(journal), int(number), int(writers), seed, int(pause_ms)))
