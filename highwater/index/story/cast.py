@@ -25,7 +25,7 @@ SETTINGS = {"retry_ns": 3 * S, "horizon_ns": 5 * S, "delay_ns": DELAY_S * S, "le
 SERVE = ("--tick-ms", "20", "--snapshot-entries", "200", "--levels", "5:1000,3:3000", "--sweep-ms", str(SWEEP_MS),
          "--clean-ms", str(CLEAN_MS), *(word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")),
          "--retain-s", str(PERIODS_S["b"]), "--retain-tenant", f"a={PERIODS_S['a']}", "--quiet")
-WELL_S = 30.0  # for all nodes to follow one leader
+WELL_S = 120.0  # for all nodes to follow one leader
 
 
 class Numbers(NamedTuple):

@@ -1,8 +1,8 @@
 """Let the faults of a story hit processes, each at the moment when its role is at work.
 
 The sweeper and the cleaner are the leader. To hit the sweeper, letters are left first; the leader is killed once some of them
-are swept, and others are not. To hit the cleaner, a block of a unit that is over is added first; the leader is killed within the
-cleaner's next period. A worker is killed while there is a job.
+are swept, and others are not. To hit the cleaner, a block of a unit that is over is added first; the leader is killed within
+the cleaner's next period. A worker is killed while there is a job.
 """
 
 import asyncio

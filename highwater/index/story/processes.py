@@ -14,8 +14,8 @@ from pathlib import Path
 
 from highwater.servers import leash
 
-START_LIMIT_S = 30.0
-END_LIMIT_S = 60.0
+START_LIMIT_S = 60.0
+END_LIMIT_S = 180.0
 
 
 class Broken(Exception):
