@@ -20,7 +20,7 @@ MOST_SHOWN = 10
 
 
 def story_command(
-        seconds: Annotated[float, typer.Option("--seconds", min=1, max=86_400, help="for which writers write and faults "
+        seconds: Annotated[float, typer.Option("--seconds", min=1, max=3 * 3600, help="for which writers write and faults "
                                                "happen; the end takes about half a minute more")] = 30,
         seed: Annotated[int | None, typer.Option("--seed", min=0, max=LARGEST_SEED, help="of the faults and of what is "
                                                  "written [default: drawn, and printed]")] = None,

@@ -155,7 +155,7 @@ def test_a_writer_that_was_killed_ends_what_it_has_begun_and_adds_no_old_block_t
         journal.note(PUT, block.id)
     journal.note(ADDED, one.id)
     writer = Writer(None, None, journal, random)  # type: ignore[arg-type]  # it asks nobody
-    assert writer.resume(tmp_path / "j") == 3 and list(writer.open) == [other.id]
+    assert writer.resume(tmp_path / "j") == (3, 1) and list(writer.open) == [other.id]
     assert writer.there == {one.id, other.id, old.id}
     assert [(line.what, line.ulid) for line in Reading(tmp_path / "j").new()][-1] == (DOUBT, old.id)
 

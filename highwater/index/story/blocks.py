@@ -54,7 +54,7 @@ def kind_of(random: Random) -> str:
 
 
 def block_of(random: Random, kind: str, name: str, number: int, now_ms: int) -> Any:
-    """Draw the metadata of a block, with its size. `number`: which nobody else has, for the window of an old block."""
+    """Draw the metadata of a block, with its size. `number`: of an old block, which no other has, for its window."""
     made_ms = now_ms
     if kind in FIRST_AGO_S:
         window_s = ((now_ms // 1000 - FIRST_AGO_S[kind]) // WINDOW_S - number) * WINDOW_S

@@ -16,7 +16,7 @@ from typing import Any
 from highwater.impl.index.letters.letter import QUEUE
 from highwater.impl.world import ObjectStore, list_all
 from highwater.index.client import Client
-from highwater.index.story.blocks import LETTER, OLD_FOR_ALL, block_of, now_ms
+from highwater.index.story.blocks import FIRST_AGO_S, LETTER, OLD_FOR_ALL, block_of, now_ms
 from highwater.index.story.cast import CLEAN_MS, NAMES, Cast
 from highwater.index.story.faults import ALL, CLEANER, KILL, LEADER, NODE, SWEEPER, WORKER, WRITER, Fault
 from highwater.index.story.journal import ADDED, Journal
@@ -35,7 +35,8 @@ class Hits:
     def __init__(self, cast: Cast, store: ObjectStore, client: Client, journal: Path, seed: int, counts: Counter[str]):
         self.cast, self.store, self.counts = cast, store, counts
         self.random = Random(f"hits {seed}")
-        self.writer, self.begun = Writer(store, client, Journal(journal), self.random), 0
+        self.writer = Writer(store, client, Journal(journal), self.random)
+        self.begun, self.old = 0, 0  # blocks
 
     async def hit(self, fault: Fault) -> None:
         """Let a fault happen, and wait until it is over."""
@@ -103,9 +104,9 @@ class Hits:
         return what == ADDED
 
     def block(self, kind: str) -> Any:
-        self.begun += 1
+        self.begun, self.old = self.begun + 1, self.old + (kind in FIRST_AGO_S)
         writers = len(self.cast.writers)
-        return block_of(self.random, kind, f"h.{self.begun}", self.begun * (writers + 1) + writers, now_ms())
+        return block_of(self.random, kind, f"h.{self.begun}", self.old * (writers + 1) + writers, now_ms())
 
     async def end(self) -> None:
         """End what is open of its own blocks."""

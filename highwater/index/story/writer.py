@@ -121,8 +121,8 @@ class Writer:
             except StoreError:
                 pass  # it was acknowledged: whatever is said now changes nothing
 
-    def resume(self, path: Path) -> int:
-        """Take up the blocks that a journal has open; return how many it has begun."""
+    def resume(self, path: Path) -> tuple[int, int]:
+        """Take up the blocks that a journal has open; return how many it has begun, and how many of these are old."""
         lines = Reading(path).new()
         begun = {line.ulid: (line.kind, line.block) for line in lines if line.what == BEGUN}
         self.there = {line.ulid for line in lines if line.what == PUT}
@@ -132,22 +132,22 @@ class Writer:
                 self.journal.note(DOUBT, ulid)  # it may have been added, so it must not be added again
             elif ulid not in ended:
                 self.open[ulid] = kind, block
-        return len(begun)
+        return len(begun), sum(kind in blocks.FIRST_AGO_S for kind, _ in begun.values())
 
 
 async def live(url: str, nodes: str, journal: Path, number: int, writers: int, seed: str, pause_ms: int) -> None:
     """Write until it is over; then end what is open."""
     async with Client(addresses(nodes), limit_s=CALL_S) as client:
         of = Writer(open_store(url), client, Journal(journal), Random())
-        begun = of.resume(journal)
+        begun, old = of.resume(journal)
         of.random.seed(f"writer {number} {begun} {seed}")
         while not over_of(journal).exists():
             for ulid in list(of.open):
                 await of.end(ulid)
             name = f"w{number}.{begun}"
             kind = blocks.kind_of(of.random)
-            block = blocks.block_of(of.random, kind, name, begun * writers + number, blocks.now_ms())
-            begun += 1
+            block = blocks.block_of(of.random, kind, name, old * writers + number, blocks.now_ms())
+            begun, old = begun + 1, old + (kind in blocks.FIRST_AGO_S)
             await of.begin(kind, block)
             if of.random.random() < 0.2:
                 await of.again()
