@@ -20,7 +20,7 @@ DOUBT = "doubt"  # it may be in the index, or not
 
 
 class Line(NamedTuple):
-    """What happened to a block. `kind` and `block`: of one that is begun."""
+    """An event of a block. `kind` and `block`: of one that is begun."""
 
     what: str
     ulid: str
