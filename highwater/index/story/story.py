@@ -15,6 +15,7 @@ from highwater.impl.errors import StoreError
 from highwater.impl.stores.grpc_calls import Channel
 from highwater.impl.stores.system import open_store
 from highwater.index.client import Client
+from highwater.index.story.blocks import is_over, now_ms
 from highwater.index.story.cast import NAMES, PROGRAM, WRITER, Cast, Numbers
 from highwater.index.story.ending import Ending
 from highwater.index.story.faults import KILL, ROLES, faults
@@ -26,6 +27,8 @@ from highwater.index.story.writer import CALL_S, over_of
 
 WRONG = 20  # lines after which a story ends early
 ASKED_S = 60.0  # for each node to answer at the end
+BEGUN_S = 120.0  # for writers to begin
+MOST_TIMES = 4  # as long as asked for, at most
 
 
 class Told(NamedTuple):
@@ -90,6 +93,7 @@ class Story:
         self.note("the nodes lead")
         for process in (*self.cast.workers, *self.cast.writers):
             process.start()
+        await self.begun()
         reading = [asyncio.ensure_future(self.readers.read_on(name)) for name in NAMES]
         try:
             await self.hit(hits, time.monotonic() + seconds, reading)
@@ -101,12 +105,35 @@ class Story:
                 task.cancel()
             await asyncio.gather(*reading, return_exceptions=True)
 
+    async def begun(self) -> None:
+        """Wait until each writer has begun to write. Raises Broken."""
+        until_s = time.monotonic() + BEGUN_S
+        while not all(journal.exists() and journal.stat().st_size for journal in self.cast.journals):
+            self.cast.check()
+            if time.monotonic() > until_s:
+                raise Broken(f"no writer writes within {BEGUN_S:.0f} s: see {self.folder}")
+            await asyncio.sleep(0.05)
+        self.note("the writers write")
+
+    @property
+    def is_enough(self) -> bool:
+        """Return whether what a story is about has happened."""
+        self.ledger.read()
+        dropped = any(is_over(self.ledger.data[name], now_ms()) for name in self.ledger.added)
+        asked = self.counts["answers with compacted blocks"] and self.counts["objects read"]
+        return bool(dropped and self.ledger.kept and asked)
+
     async def hit(self, hits: Hits, until_s: float, reading: Sequence[asyncio.Future[None]]) -> None:
-        """Let one fault after another happen until the time is over, or too much is wrong."""
+        """Let one fault after another happen until the time is over, or too much is wrong. On a machine that is busy it takes
+        longer, if too little has happened by then."""
+        begun_s = time.monotonic()
+        last_s = begun_s + MOST_TIMES * (until_s - begun_s)
         with (self.folder / "faults.log").open("w") as log:
             for fault in faults(self.seed, self.numbers.fault_s):
-                await asyncio.sleep(min(fault.after_s, max(0.0, until_s - time.monotonic())))
-                if time.monotonic() >= until_s or len(self.wrong) >= WRONG:
+                left_s = until_s - time.monotonic()
+                await asyncio.sleep(min(fault.after_s, left_s) if left_s > 0 else fault.after_s)
+                now_s = time.monotonic()
+                if len(self.wrong) >= WRONG or now_s >= last_s or (now_s >= until_s and self.is_enough):
                     return
                 self.cast.check()
                 for task in reading:
