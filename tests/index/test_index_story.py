@@ -132,6 +132,21 @@ def test_what_did_not_happen_is_told():
     assert "data kept in letters" in missing and "data added" not in missing
 
 
+def test_a_story_goes_on_until_enough_has_happened(tmp_path):
+    story = Story(tmp_path, "memory://", 1)
+    journal = Journal(story.cast.journals[0])
+    story.counts |= {"answers with compacted blocks": 1, "objects read": 1}
+    for kind, what in ((blocks.FRESH, KEPT), (blocks.OLD_FOR_ALL, ADDED)):
+        assert not story.is_enough
+        for number in range(9):  # some have later data
+            block = blocks.block_of(Random(number), kind, f"{kind}.{number}", number, blocks.now_ms())
+            journal.begin(kind, block)
+            journal.note(what, block.id)
+    assert story.is_enough
+    story.counts["objects read"] = 0
+    assert not story.is_enough
+
+
 # --- the writers, and processes
 
 def test_a_line_that_a_kill_has_cut_counts_for_nothing(tmp_path):
