@@ -94,6 +94,18 @@ def test_a_letter_is_due_once_it_is_swept_and_what_was_seen_is_due_for_ever(tmp_
     assert not of.wrong(of.blocks) and "missing" in of.wrong([])
 
 
+def test_a_block_that_was_acknowledged_or_seen_is_known_to_the_check_of_the_bucket(tmp_path):
+    of = Written(tmp_path, blocks.FRESH, what=DOUBT)
+    (block,) = of.blocks
+    key = "", block.shard, block.id
+    assert key not in of.ledger.known
+    of.wrong([block])
+    assert key in of.ledger.known
+    for what in (ADDED, KEPT):
+        (tmp_path / what).mkdir()
+        assert Written(tmp_path / what, blocks.FRESH, what=what).ledger.known
+
+
 def test_a_block_in_doubt_may_be_there_or_not(tmp_path):
     of = Written(tmp_path, blocks.OLD_FOR_A, what=DOUBT)
     assert not of.wrong([], letters_too=True) and not of.wrong(of.blocks)

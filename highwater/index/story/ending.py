@@ -8,8 +8,8 @@ After the writers have ended:
 3. The queue, the jobs and the tombstones drain, and nothing is left that retention drops.
 4. Nobody works any more, and the snapshots of all nodes have equal rows.
 5. `index check --snapshot` holds the snapshot against the bucket. Orphaned objects may be there: a writer's whose block was
-   refused, or a worker's that has lost its job. They are deleted, as an operator would. If an answer had the block of one, its
-   deletion was lost.
+   refused, or a worker's that has lost its job. They are deleted, as an operator would. If the block of one was in the index,
+   its deletion was lost.
 6. `index rebuild` makes a snapshot of the bucket alone. It has the same blocks.
 """
 
@@ -48,9 +48,9 @@ class NotDrained(Exception):
 class Ending:
     """The end of a story, with what it found wrong."""
 
-    def __init__(self, cast: Cast, store: ObjectStore, engine: tuple[str, ...], visible: Set[ledger.Key], counts: Counter[str]):
-        """Make it. `visible`: the blocks that answers had."""
-        self.cast, self.store, self.engine, self.visible, self.counts = cast, store, engine, visible, counts
+    def __init__(self, cast: Cast, store: ObjectStore, engine: tuple[str, ...], known: Set[ledger.Key], counts: Counter[str]):
+        """Make it. `known`: the blocks that were in the index."""
+        self.cast, self.store, self.engine, self.known, self.counts = cast, store, engine, known, counts
         self.wrong: list[str] = []
 
     # --- nothing waits any more
@@ -141,7 +141,7 @@ class Ending:
         await self.cast.command("check", self.cast.url, "--snapshot", str(last), "--out", str(table), *self.engine,
                                 codes=(0, 10))
         for row in pq.read_table(table).to_pylist():
-            if row["what"] == audit.ORPHANED and (row["tenant"], row["shard"], row["ulid"]) not in self.visible:
+            if row["what"] == audit.ORPHANED and (row["tenant"], row["shard"], row["ulid"]) not in self.known:
                 self.counts["orphaned objects"] += 1
                 await self.store.delete(row["key"])
             elif row["what"] == audit.ORPHANED:

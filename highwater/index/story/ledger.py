@@ -29,7 +29,7 @@ class Ledger:
         self.added: dict[str, None] = {}  # names of data, in order
         self.kept: dict[str, None] = {}
         self.seen: dict[str, None] = {}
-        self.visible: set[Key] = set()  # blocks that an answer had
+        self.known: set[Key] = set()  # blocks that were in the index, or are as soon as the letters are swept
         self.ended: Counter[str] = Counter()
 
     def read(self) -> None:
@@ -46,6 +46,7 @@ class Ledger:
                 if line.what in (ADDED, KEPT):
                     told = self.added if line.what == ADDED else self.kept
                     told |= dict.fromkeys(self.blocks[line.ulid])
+                    self.known.add(("", self.data[self.blocks[line.ulid][0]].shard, line.ulid))
 
     def due(self, letters_too: bool = False) -> dict[str, None]:
         """Return the data that every answer to a question asked from now on has, but for those that retention drops."""
@@ -60,7 +61,7 @@ class Ledger:
         found = Counter(names_of(answer))
         missing = [name for name in due if name not in found and self.data[name].tenant in tenants
                    and self.data[name].shard in shards and not is_over(self.data[name], now_ms)]
-        self.visible |= {(tenant_of(block), block.shard, block.id) for block in answer}
+        self.known |= {(tenant_of(block), block.shard, block.id) for block in answer}
         self.seen |= dict.fromkeys(name for name in found if name in self.data)
         return said({"missing": missing, "more than once": [name for name, count in found.items() if count > 1],
                      "of nobody": [name for name in found if name not in self.data]}, self.data)

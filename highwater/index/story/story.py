@@ -63,7 +63,7 @@ class Story:
         self.own = folder / "hits.ndjson"
         self.ledger = Ledger([*self.cast.journals, self.own])
         self.readers = Readers(self.cast, self.store, self.ledger, self.counts)
-        self.ending = Ending(self.cast, self.store, tuple(engine), self.ledger.visible, self.counts)
+        self.ending = Ending(self.cast, self.store, tuple(engine), self.ledger.known, self.counts)
 
     async def told(self, seconds: float) -> Told:
         """Live for so long, come to the end, and tell. Raises Broken, NotDrained, StoreError."""
