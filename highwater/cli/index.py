@@ -61,6 +61,9 @@ def serve_command(
         limit: Annotated[list[str] | None, typer.Option("--limit", help="NAME=NUMBER of impl/index/service/limits.py")] = None,
         setting: Annotated[list[str] | None, typer.Option("--set", help="NAME=NUMBER of impl/index/config.py; equal on all "
                                                           "nodes")] = None,
+        levels: Annotated[str | None, typer.Option("--levels", help="when blocks of each level are compacted, equal on all "
+                                                   "nodes: BLOCKS:MS,.., once so many wait, or one has waited so long "
+                                                   "[default: 20:36000,10:720000,10:10800000]")] = None,
         cached_datasets: Annotated[int, typer.Option("--cached-datasets", min=0, help="whose columns are kept for "
                                                      "queries")] = 2_000_000,
         tick_ms: Annotated[int, typer.Option("--tick-ms", min=10, max=10_000, help="a follower waits 10 to 20 ticks before it "
@@ -94,7 +97,7 @@ def serve_command(
     if why := limits.refusal():
         refuse(f"--limit: {why}")
     settings = Settings(str(folder), node, known, address_of(api), nodes_of(apis) if apis else {}, cluster,
-                        changed(Config(), setting or [], "--set"), limits, semantics, cached_datasets,
+                        with_levels(changed(Config(), setting or [], "--set"), levels), limits, semantics, cached_datasets,
                         files_of(authority, certificate, key), insecure, metrics,
                         OPTIONS._replace(tick_ms=tick_ms, snapshot_entries=snapshot_entries),
                         opened(bucket) if bucket else None, USUAL._replace(period_ms=sweep_ms),
@@ -115,6 +118,21 @@ def changed(of: Any, given: list[str], option: str) -> Any:
             refuse(f"{option} {text!r}: write {name}=NUMBER")
         of = of._replace(**{name: int(number)})
     return of
+
+
+def with_levels(config: Any, text: str | None) -> Any:
+    """Return the configuration with the levels of "BLOCKS:MS,..", if they are given. Refuses what is none."""
+    from highwater.impl.index.config import Level
+
+    if text is None:
+        return config
+    levels = []
+    for part in text.split(","):
+        blocks, _, age_ms = part.partition(":")
+        if not (blocks.isdecimal() and age_ms.isdecimal() and len(part) < 20):
+            refuse(f"--levels {text!r}: write BLOCKS:MS,.., for each level from 0 on")
+        levels.append(Level(int(blocks), int(age_ms) * 1_000_000))
+    return config._replace(levels=tuple(levels))
 
 
 @app.command("add")

@@ -4,7 +4,21 @@ import sys
 
 import typer
 
-from highwater.cli import admin, client, cost, db, index, index_bucket, index_letters, index_periods, new, raft, store, verify
+from highwater.cli import (
+    admin,
+    client,
+    cost,
+    db,
+    index,
+    index_bucket,
+    index_letters,
+    index_periods,
+    index_story,
+    new,
+    raft,
+    store,
+    verify,
+)
 from highwater.cli.campaign import app as campaign
 from highwater.cli.dst import app as dst
 from highwater.cli.model import app as model
@@ -34,9 +48,10 @@ app.add_typer(raft.app, name="raft", help="serve | status | transfer | join | le
 index.app.command("retention")(index_periods.retention_command)
 index.app.command("rebuild")(index_bucket.rebuild_command)
 index.app.command("report")(index_bucket.report_command)
+index.app.command("story")(index_story.story_command)
 index.app.add_typer(index_letters.app, name="dlq", help="list | readd: blocks that writers could not add")
 app.add_typer(index.app, name="index", help="serve | add | query | labels | tenants | work | status | snapshot | restore | "
-                                              "check | rebuild | report | retention | dlq: a metadata index of objects")
+                                              "check | rebuild | report | retention | story | dlq: a metadata index of objects")
 app.add_typer(campaign.app, name="campaign", help="run | resume | status | report | triage | sql | views | tidy: many seeds, "
                                                            "on Spark or local processes")
 

@@ -1,18 +1,18 @@
-"""Define a check of `verify-deep` that lets real processes work under faults for minutes: a slow test of tests/.
+"""Define checks that let real processes work under faults: a slow test of tests/ for minutes, or a command of ours.
 
-Safety: the verdict is kept only for the same tests and the same code of the processes. The processes start Python anew, so
-their files are hashed here.
+Safety: the verdict is kept only for the same tests or words, and the same code of the processes. The processes start Python
+anew, so their files are hashed here.
 """
 
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from highwater import project
-from highwater.gate.exits import INCOMPLETE, SAFETY
+from highwater.gate.exits import HARNESS, INCOMPLETE, MEANING, SAFETY
 from highwater.gate.kept import digest
 from highwater.gate.rows import Check, Found
 
@@ -24,10 +24,29 @@ def root() -> Path:
     return (project.PACKAGE / "impl").resolve().parent
 
 
+def of_command(protocol: str, what: str, words: tuple[str, ...], folders: tuple[str, ...], weight: float) -> Iterator[Check]:
+    """Yield the check that a command of ours ends well. `folders`: what it and its processes are made of."""
+    yield Check(protocol, "story", what, ended, (list(words), of_folders(folders)), weight=weight)
+
+
+def ended(words: list[str], of: str) -> Found:
+    """Run a command of ours. What it prints last are its amounts, which differ from run to run."""
+    path = os.pathsep.join((str(root()), os.environ.get("PYTHONPATH", "")))
+    ran = subprocess.run([sys.executable, "-m", "highwater", *words], capture_output=True, text=True, timeout=LIMIT_S,
+                         env=os.environ | {"PYTHONPATH": path})
+    code = ran.returncode if ran.returncode in MEANING else HARNESS
+    amounts = (ran.stdout.strip().splitlines() or [""])[-1]
+    return Found(" ".join(words), code, (ran.stderr.strip() or amounts)[-2000:] if code else "", amounts)
+
+
 def checks(protocol: str, what: str, test: str, folders: tuple[str, ...]) -> Iterator[Check]:
     """Yield the check that a test passes. `folders`: what it and its processes are made of."""
-    files = sorted(str(path) for folder in folders for path in (root() / folder).rglob("*.py"))
-    yield Check(protocol, "processes", what, held, (test, digest(*files)), weight=650)
+    yield Check(protocol, "processes", what, held, (test, of_folders(folders)), weight=650)
+
+
+def of_folders(folders: Iterable[str]) -> str:
+    """Return a hash of the code in some folders."""
+    return digest(*sorted(str(path) for folder in folders for path in (root() / folder).rglob("*.py")))
 
 
 def held(test: str, of: str) -> Found:

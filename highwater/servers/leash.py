@@ -78,8 +78,12 @@ def end(server: subprocess.Popen[bytes]) -> None:
         server.wait()
 
 
-def hold(command: list[str]) -> int:
+def hold(command: list[str], pid_file: str = "") -> int:
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    if pid_file:
+        with open(f"{pid_file}.half", "w") as half:
+            half.write(str(child.pid))
+        os.replace(half.name, pid_file)
 
     def wait_for_the_end_of_input() -> None:
         sys.stdin.buffer.read()
@@ -90,4 +94,5 @@ def hold(command: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    os._exit(hold(sys.argv[1:]) & 255)
+    words = sys.argv[1:]
+    os._exit((hold(words[2:], words[1]) if words[0] == "--pid" else hold(words)) & 255)

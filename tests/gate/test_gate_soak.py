@@ -1,10 +1,10 @@
-"""The rows of the deeper gate that run real processes for minutes: they pass and fail with their test."""
+"""The rows of the gates that run real processes: they pass and fail with their test, or with their command."""
 
 import pytest
 
 from highwater.gate import soak
-from highwater.gate.exits import INCOMPLETE, SAFETY
-from highwater.gate.protocols import metadata_fsm, raft
+from highwater.gate.exits import BAD_INPUT, INCOMPLETE, SAFETY
+from highwater.gate.protocols import dlq_recovery, metadata_fsm, raft
 
 CASES = """
 def test_passes():
@@ -38,6 +38,22 @@ def test_another_code_is_another_row(tmp_path, monkeypatch):
         (tmp_path / "part" / "code.py").write_text(text)
         names |= {check.arguments for check in soak.checks("raft", "what", "test_it.py::test_it", ("part",))}
     assert len(names) == 3
+
+
+def test_a_row_of_a_command_ends_as_the_command_does(tmp_path):
+    refused = soak.ended(["index", "check", str(tmp_path)], "")
+    assert refused.code == BAD_INPUT and "is no folder of a node" in refused.message and not refused.figure.startswith("error")
+    nowhere = soak.ended(["index", "story", "--seconds", "1", "--endpoint", "http://127.0.0.1:1", "--out", str(tmp_path)], "")
+    assert nowhere.code == INCOMPLETE and "no bucket can be made" in nowhere.message
+    assert soak.ended(["index", "--help"], "")[:3] == ("index --help", 0, "")
+
+
+def test_the_story_of_an_index_is_told_in_each_gate_and_for_ten_minutes_on_spark_in_the_deeper_one():
+    (short,), (long,) = dlq_recovery.checks(), dlq_recovery.deep_checks()
+    assert short.part == long.part == "story" and short.arguments[1] != long.arguments[1]
+    assert short.arguments[0][:4] == ["index", "story", "--seconds", "30"]
+    assert long.arguments[0][:4] == ["index", "story", "--seconds", "600"] and long.arguments[0][-2:] == ["--engine", "spark"]
+    assert all((soak.root() / folder).is_dir() for folder in dlq_recovery.ON_SPARK)
 
 
 @pytest.mark.parametrize("rows", (raft, metadata_fsm))

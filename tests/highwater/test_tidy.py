@@ -76,6 +76,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
                            "traces.store"}, set()),
     "highwater/cluster": ({"impl"}, set()),
     "highwater/index": ({"dst.bulk", "dst.campaign", "dst.spark", "highwater.cluster", "impl"}, {"duckdb", "pyarrow"}),
+    "highwater/index/story": ({"highwater.index", "highwater.servers.leash", "impl"}, {"pyarrow"}),
     "highwater/servers": ({"impl.stores"}, {"botocore"}),
     "highwater/conformance": (BELOW, set()),
     "highwater/gate": ({*BELOW, "highwater.conformance", "highwater.mutate", "highwater.reports.steps"}, {"numpy", "pyspark"}),
