@@ -13,8 +13,8 @@ from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index import ulids
 from highwater.impl.codecs.index.messages import BlockMeta, decode, encode
 from highwater.impl.codecs.index.partitions import Partition
-from highwater.impl.codecs.index.rows import Block, Queued
-from highwater.impl.index import add, jobs, plan_update, queue, removed, replace, replicated, tombstones
+from highwater.impl.codecs.index.rows import Block, Queued, Unit
+from highwater.impl.index import add, jobs, plan_update, planner, queue, removed, replace, replicated, tombstones
 from highwater.impl.index import machine as of_index
 from highwater.impl.index.config import Config
 from highwater.impl.index.kv import Rows, Transaction, View, Writing, under
@@ -53,6 +53,10 @@ def always(*given: Any) -> bool:
 
 def never(*given: Any) -> bool:
     return False
+
+
+def of_any_window(queued: Queued) -> Unit:
+    return Unit(Partition(0), queued.tenant, queued.shard)
 
 
 # --- each datum once
@@ -140,6 +144,7 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "no_horizon": ("blocks of any age are added", applying((removed, "is_too_old", never))),
     "clock_goes_back": ("the time of the log goes back", applying((of_index, "clock_ns", no_clock))),
     "added_again": ("a block that is there is added again, and waits again", applying((add, "is_here", never))),
+    "windows_mixed": ("a job compacts blocks of several windows", applying((planner, "unit_of", of_any_window))),
     "sources_gone": ("a job is made though not all its sources wait", applying((plan_update, "waiting_for", those_that_wait))),
     "any_term": ("a command of an earlier term has an effect", applying((plan_update, "is_of_term", always))),
     "replaced_in_two_steps": ("sources go with one entry, and the result comes with the next one",

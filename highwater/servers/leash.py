@@ -48,12 +48,20 @@ def started(name: str, command: Callable[[int], list[str]], said: TextIO) -> tup
     raise CannotStart(f"{name} did not start: {(said.read().strip().splitlines() or ['it said nothing'])[-1]}")
 
 
+GIVEN: set[int] = set()  # ports, to this process
+
+
 def free_port() -> int:
-    """Return a port that nobody listens on, outside the range from which the kernel gives ports to connections that go out."""
+    """Return a port that nobody listens on, outside the range from which the kernel gives ports to connections that go out.
+
+    None is returned twice: whoever has it may be down at the moment."""
     while True:
+        port = SystemRandom().randrange(10_000, 32_000)
         with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", SystemRandom().randrange(10_000, 32_000)))
-            return probe.getsockname()[1]
+            probe.bind(("127.0.0.1", port))
+            if port not in GIVEN:
+                GIVEN.add(port)
+                return port
 
 
 def answers(server: subprocess.Popen[bytes], port: int) -> bool:

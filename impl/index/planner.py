@@ -1,6 +1,7 @@
 """Liveness: every waiting block is in a planned job once enough others wait with it, or it has waited long enough.
 
-A job compacts blocks of one tenant, shard and level. Blocks go into jobs in the order in which they came.
+A job compacts blocks of one unit and level. Blocks go into jobs in the order in which they came. Pyroscope mixes windows. But a
+result has the window of its oldest source, so a younger datum would be lost if that window's unit is dropped.
 """
 
 from collections.abc import Iterator
@@ -8,7 +9,8 @@ from typing import Any
 
 from highwater.impl.codecs.index.messages import JobPlan, JobState
 from highwater.impl.codecs.index.names import job_name
-from highwater.impl.codecs.index.rows import Queued
+from highwater.impl.codecs.index.partitions import partition_of
+from highwater.impl.codecs.index.rows import Queued, Unit
 from highwater.impl.index import queue
 from highwater.impl.index.config import Config
 from highwater.impl.index.kv import Rows
@@ -16,16 +18,21 @@ from highwater.impl.index.kv import Rows
 
 def batches(rows: Rows, now_ns: int, config: Config) -> Iterator[list[Queued]]:
     """Yield the blocks of the jobs that are ready, low levels first, then the ones that have waited longest."""
-    groups: dict[tuple[int, int, str], list[Queued]] = {}
+    groups: dict[tuple[int, Unit], list[Queued]] = {}
     full: list[list[Queued]] = []
     for queued in queue.waiting(rows):
         level = config.levels[queued.level]
-        group = groups.setdefault((queued.level, queued.shard, queued.tenant), [])
+        same = queued.level, unit_of(queued)
+        group = groups.setdefault(same, [])
         group.append(queued)
         if len(group) == level.blocks:
-            full.append(groups.pop((queued.level, queued.shard, queued.tenant)))
+            full.append(groups.pop(same))
     aged = [group for group in groups.values() if group[0].appended_ns + config.levels[group[0].level].age_ns <= now_ns]
     yield from sorted(full + aged, key=lambda group: (group[0].level, group[0].index, group[0].ulid))
+
+
+def unit_of(queued: Queued) -> Unit:
+    return Unit(partition_of(queued.ulid), queued.tenant, queued.shard)
 
 
 def planned(batch: list[Queued], now_ns: int) -> tuple[Any, Any]:

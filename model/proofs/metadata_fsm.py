@@ -13,7 +13,7 @@ Data
 - ExpiredIsShown, ExpiredIsNotVisible, DroppedShowsNothing: retention is final.
 Jobs
 - OneJobPerSource, WorkIsVisible, NothingIsLeftOut. WorkerKnows: the sources of a worker's job were shown.
-  WorkerHasOneJob.
+  WorkerHasOneJob. LiveHasOneWindow, LateHasOneWindow, WorkerHasOneWindow: so has each block (BlockHasOneWindow).
 Objects
 - TombIsRemoved: a tombstone names a removed block. CarrierIsThere, UnitCarrierIsThere: a job that carries a tombstone is there.
 - RawIsThere: the object of a writer's block that may be added is there. RanIsThere: that of a result is, unless the result
@@ -120,8 +120,12 @@ def add(c, s, _, d: Datum):
         visible=lambda x: Or(x == b, s.visible(x)), shown=lambda x: Or(x == b, s.shown(x))), None
 
 
-def may_plan(s, j):
-    return And(Not(s.live(j)), all_sources(s, j, s.queue))
+def has_one_window(s, j):
+    return all_sources(s, j, lambda b: in_window(s, b, s.unit(s.result(j))))
+
+
+def may_plan(c, s, j):
+    return And(Not(s.live(j)), all_sources(s, j, s.queue), Or(not c.ONE_WINDOW, has_one_window(s, j)))
 
 
 def with_job(s, j):
@@ -130,11 +134,11 @@ def with_job(s, j):
 
 
 def new_job(c, s, _, j: Job):
-    yield may_plan(s, j), (j,), with_job(s, j), None
+    yield may_plan(c, s, j), (j,), with_job(s, j), None
 
 
 def propose(c, s, _, j: Job):
-    yield And(may_plan(s, j), room(s.proposals, c.MAX_LATE), Not(s.late(j, s.term))), (j,), s.but(
+    yield And(may_plan(c, s, j), room(s.proposals, c.MAX_LATE), Not(s.late(j, s.term))), (j,), s.but(
         late=lambda k, t: Or(And(k == j, t == s.term), s.late(k, t)), proposals=one_more(s.proposals, c.MAX_LATE)), None
 
 
@@ -358,6 +362,10 @@ def dropped_stays_dropped(c, s, b: Block, d: Datum):
     return And(expired_is_not_visible(c, s, b, d), dropped_shows_nothing(c, s, b))
 
 
+def block_has_one_window(c, s, b: Block, d: Datum):
+    return Implies(And(s.shown(b), s.has(b, d)), in_window(s, s.raw(d), s.unit(b)))
+
+
 def one_job_per_source(c, s, j: Job, k: Job, b: Block):
     return Implies(And(s.live(j), s.source(j, b)), And(Not(s.queue(b)), Implies(And(s.live(k), s.source(k, b)), j == k)))
 
@@ -424,6 +432,18 @@ def worker_knows(c, s, w: Worker, j: Job, b: Block):
     return Implies(And(w.job(j), s.source(j, b)), s.shown(b))
 
 
+def live_has_one_window(c, s, j: Job):
+    return Implies(s.live(j), has_one_window(s, j))
+
+
+def late_has_one_window(c, s, j: Job, t: Term):
+    return Implies(s.late(j, t), has_one_window(s, j))
+
+
+def worker_has_one_window(c, s, w: Worker, j: Job):
+    return Implies(w.job(j), has_one_window(s, j))
+
+
 def worker_has_one_job(c, s, w: Worker, j: Job, k: Job):
     return Implies(And(w.job(j), w.job(k)), j == k)
 
@@ -485,7 +505,8 @@ def over_shows_nothing(c, s, u: Unit, b: Block, j: Job):
 
 
 PROPERTIES = {
-    "EachDatumOnce": each_datum_once, "DroppedStaysDropped": dropped_stays_dropped, "OneJobPerSource": one_job_per_source,
+    "EachDatumOnce": each_datum_once, "DroppedStaysDropped": dropped_stays_dropped, "BlockHasOneWindow": block_has_one_window,
+    "OneJobPerSource": one_job_per_source,
     "WorkIsVisible": work_is_visible, "NothingIsLeftOut": nothing_is_left_out,
     "LostJobChangesNothing": lost_job_changes_nothing, "DeposedChangesNothing": deposed_changes_nothing,
     "NoDangling": no_dangling, "RemovedIsBuried": removed_is_buried,
@@ -495,6 +516,8 @@ CLAUSES = {name: clause for name, clause in PROPERTIES.items() if name not in ("
     "ShownHasRaw": shown_has_raw, "VisibleIsShown": visible_is_shown, "RemovedIsShown": removed_is_shown,
     "ExpiredIsShown": expired_is_shown, "ExpiredIsNotVisible": expired_is_not_visible,
     "DroppedShowsNothing": dropped_shows_nothing, "WorkerKnows": worker_knows, "WorkerHasOneJob": worker_has_one_job,
+    "LiveHasOneWindow": live_has_one_window, "LateHasOneWindow": late_has_one_window,
+    "WorkerHasOneWindow": worker_has_one_window,
     "HalfIsNone": half_is_none,
     "TokenIsNew": token_is_new, "TombIsRemoved": tomb_is_removed, "CarrierIsThere": carrier_is_there,
     "UnitCarrierIsThere": unit_carrier_is_there, "RawIsThere": raw_is_there, "RanIsThere": ran_is_there,

@@ -44,6 +44,7 @@ class Constants(NamedTuple):
     HORIZON: bool = True  # a block that is too old is not added
     CLOCK: bool = True  # what is too old stays so; False: the next leader's clock may be behind
     BLOCK_STATE: bool = True  # adding a visible block changes nothing; False: it waits once more
+    ONE_WINDOW: bool = True  # a job compacts blocks of one window; False: of any
     SOURCES_WAIT: bool = True  # the sources of a new job wait when it is applied; False: they did when it was planned
     TERM_CHECK: bool = True  # a plan has an effect in the term in which it was made only
     TX: bool = True  # sources go and the result comes in one step; False: in two
@@ -113,6 +114,11 @@ def unit_of(c: Constants, b: Block) -> Unit:
     return (min(d % c.WINDOWS for d in b[1]), min(b[0], 1))
 
 
+def window_of(c: Constants, b: Block) -> int:
+    """Return the window by which blocks are compacted."""
+    return unit_of(c, b)[0] if c.ONE_WINDOW else 0
+
+
 def token_of(s: Shared, job: Sources) -> int | None:
     """Return the token of a job that is there; None if it is not."""
     return next((token for name, token in s.jobs if name == job), None)
@@ -122,10 +128,10 @@ def is_removed(c: Constants, s: Shared, b: Block) -> bool:
     return c.TOMB_CHECK and (b in s.removed if c.KEEP_REMOVED else (b, ()) in s.tombs)
 
 
-def batches(s: Shared) -> Iterator[Sources]:
+def batches(c: Constants, s: Shared) -> Iterator[Sources]:
     """Yield the jobs that may be made of what waits, and are not there."""
-    for level in sorted({b[0] for b in s.queue}):
-        those = sorted(b for b in s.queue if b[0] == level)
+    for level, window in sorted({(b[0], window_of(c, b)) for b in s.queue}):
+        those = sorted(b for b in s.queue if (b[0], window_of(c, b)) == (level, window))
         for n in range(1, len(those) + 1):
             for sources in combinations(those, n):
                 if token_of(s, sources) is None:
@@ -166,13 +172,13 @@ def with_job(s: Shared, sources: Sources) -> Shared:
 
 def new_job(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A leader plans a job, and the plan is applied before anything else."""
-    for sources in batches(s):
+    for sources in batches(c, s):
         yield (sources,), with_job(s, sources), ()
 
 
 def propose(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A leader plans a job, and the plan is applied later, or never."""
-    for sources in batches(s):
+    for sources in batches(c, s):
         if below(s.proposals, c.MAX_LATE) and (sources, s.term) not in s.late:
             yield (sources,), s._replace(late=s.late | {(sources, s.term)}, proposals=one_more(s.proposals, c.MAX_LATE)), ()
 
@@ -362,6 +368,11 @@ def dropped_stays_dropped(c: Constants, s: Shared) -> bool:
     return all(s.expired.isdisjoint(b[1]) and unit_of(c, b) not in s.dropped for b in s.visible)
 
 
+def block_has_one_window(c: Constants, s: Shared) -> bool:
+    """The data of a block are of its unit's window. So retention drops no younger ones with a unit, or into a dropped one."""
+    return all(d % c.WINDOWS == unit_of(c, b)[0] for b in s.shown for d in b[1])
+
+
 def one_job_per_source(c: Constants, s: Shared) -> bool:
     """A block waits, or one job compacts it."""
     sources = [b for job, _ in s.jobs for b in job]
@@ -453,6 +464,7 @@ INDEX = {
 ALWAYS = {
     "EachDatumOnce": (None, each_datum_once),
     "DroppedStaysDropped": (None, dropped_stays_dropped),
+    "BlockHasOneWindow": (None, block_has_one_window),
     "OneJobPerSource": (None, one_job_per_source),
     "WorkIsVisible": (None, work_is_visible),
     "NothingIsLeftOut": (None, nothing_is_left_out),
@@ -488,6 +500,6 @@ def model(c: Constants) -> Model:
     absent |= {"PlanIsLate"} if c.MAX_LATE == 0 or c.MAX_TERM == 1 else set()
     absent |= {"JobIsLost"} if c.WORKERS < 2 else set()
     absent |= {"IsCompacted", "ObjectOutlivesItsBlock", "IsCarried", "ResultIsLate"} if not c.WORKERS else set()
-    absent |= {"JobHasManySources"} if c.BLOCKS == 1 else set()
+    absent |= {"JobHasManySources"} if (c.WINDOWS if c.ONE_WINDOW else 1) >= c.BLOCKS else set()
     return Model("metadata_fsm", c, initial(), (*clients(("Worker", c.WORKERS, Worker(), WORKER)), store(INDEX)), ALWAYS,
                  all_but(SOMETIMES, absent), renamed={"Worker": None})

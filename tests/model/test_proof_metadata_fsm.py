@@ -17,6 +17,7 @@ def test_it_is_proved():
 FAILING = [
     ("TOMB_CHECK", "Add", "AtMostOne"), ("KEEP_REMOVED", "Add", "AtMostOne"), ("KEEP_GONE", "Forget", "ShownIsKnown"),
     ("HORIZON", "Add", "AtMostOne"), ("CLOCK", "Elect", "ShownIsKnown"), ("BLOCK_STATE", "Add", "OneJobPerSource"),
+    ("ONE_WINDOW", "NewJob", "LiveHasOneWindow"),
     ("SOURCES_WAIT", "LateJob", "OneJobPerSource"), ("TERM_CHECK", "LateJob", "DeposedChangesNothing"),
     ("TX", "Worker.Complete", "AtLeastOne"), ("TOKEN", "Worker.Complete", "LostJobChangesNothing"),
     ("JOB_EXISTS", "Worker.Complete", "WorkIsVisible"), ("REQUEUE", "Evict", "NothingIsLeftOut"),

@@ -48,6 +48,7 @@ STORIES = [  # safeguard, instance, steps, what breaks
     ("TOMB_CHECK", {}, 7, "EachDatumOnce"), ("KEEP_REMOVED", {}, 9, "EachDatumOnce"),
     ("KEEP_GONE", {}, 10, "EachDatumOnce"), ("HORIZON", {"AGES": 1}, 11, "EachDatumOnce"),
     ("CLOCK", {"AGES": 1, "MAX_TERM": 2}, 12, "EachDatumOnce"), ("BLOCK_STATE", {}, 4, "OneJobPerSource"),
+    ("ONE_WINDOW", {"WINDOWS": 2}, 8, "BlockHasOneWindow"),
     ("SOURCES_WAIT", {"MAX_LATE": 1}, 7, "OneJobPerSource"),
     ("TERM_CHECK", {"MAX_LATE": 1, "MAX_TERM": 2}, 5, "DeposedChangesNothing"), ("TX", {}, 6, "EachDatumOnce"),
     ("TOKEN", {"WORKERS": 2}, 7, "LostJobChangesNothing"), ("JOB_EXISTS", {"EVICTS": 1}, 7, "WorkIsVisible"),

@@ -7,10 +7,11 @@ import pytest
 
 from highwater.impl.codecs.index import rows, snapshot, ulids
 from highwater.impl.codecs.index.messages import Dataset, copied
+from highwater.impl.codecs.index.partitions import Partition, partition_of
 from highwater.impl.codecs.index.rows import Unit
 from highwater.impl.index import add, jobs, kv, machine, plan_update, planner, removed, replace, tombstones, truncate, validate
 from highwater.impl.index.answers import ABORTED, INVALID, OK, PRECONDITION
-from highwater.impl.index.config import Config, ConfigRefused, S, checked
+from highwater.impl.index.config import Config, ConfigRefused, Level, S, checked
 from highwater.impl.index.kv import MemoryKV
 from tests.support.metadata_index import START_S, Story, anonymous, block, progress, success
 
@@ -437,6 +438,25 @@ def a_tombstone_waits_for_queries():
     assert [one for given in story.assign() for one in given.plan.tombstones]
 
 
+# --- windows
+
+def a_late_block_waits_beside_a_fresh_one():
+    """Retention has dropped the tenant's unit of the late one's window. The fresh datum stays."""
+    story, day_s = Story(Config(levels=(Level(2, 36 * S),))), 24 * 3600
+    old = block(9, tenant="t", level=2)
+    story.add(old)
+    story.now_s = 2 * day_s
+    story.truncate(Unit(partition_of(old.id), "t", 1))
+    story.add(block(0))
+    story.add(block(1, 2 * day_s))
+    for _ in range(2):
+        story.now_s += 60
+        for job in story.assign():
+            story.finish(job)
+    assert dict(story.data()) == {"d1": 1}
+    story.check()
+
+
 # --- bad blocks
 
 def a_block_with_anothers_strings():
@@ -462,6 +482,8 @@ STORIES: list[tuple[str, Callable[[], None], object, str, Callable]] = [  # safe
     ("HORIZON", removed_and_tried_again_after_all_is_forgotten, removed, "is_too_old", lambda ulid, now_ns, config: False),
     ("CLOCK", the_same_and_the_next_leaders_clock_is_behind, machine, "clock_ns", lambda rows: 0),
     ("BLOCK_STATE", a_block_that_is_planned_is_added_again, add, "is_here", lambda rows, unit, ulid: False),
+    ("ONE_WINDOW", a_late_block_waits_beside_a_fresh_one, planner, "unit_of",
+     lambda queued: Unit(Partition(0), queued.tenant, queued.shard)),
     ("SOURCES_WAIT", a_plan_that_came_twice, plan_update, "waiting_for", sources_that_wait_or_not),
     ("TX", replacing_fails_at_each_row, Failing, "ended", staticmethod(kept_although_it_failed)),
     ("TERM_CHECK", a_plan_of_an_earlier_term, plan_update, "is_of_term", lambda entry, request: True),
