@@ -77,7 +77,7 @@ def left_unread(s: Survivor) -> bool:
 
 def another_sweep(s: Survivor) -> bool:
     """Return whether another sweeper is told that its sweep has ended, which has listed all letters as well."""
-    return s.before.kind == "told" and of_a_sweep(s.before) and of_a_sweep(s.after) and same_but(s, "client")
+    return same_but(s, "client") and s.before.kind == "told" and of_a_sweep(s.before) and of_a_sweep(s.after)
 
 
 KNOWLEDGE = Knowledge(held=8, equivalences={

@@ -46,7 +46,7 @@ def last_entry(s: Survivor) -> bool:
 
 def another_writer(s: Survivor) -> bool:
     """Return whether another writer does the same."""
-    return is_free(s.before) and is_free(s.after) and same_but(s, "client")
+    return same_but(s, "client") and is_free(s.before) and is_free(s.after)
 
 
 def in_vain(s: Survivor) -> bool:
