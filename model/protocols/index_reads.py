@@ -2,8 +2,9 @@
 
 The readers of a metadata index (Pyroscope's). A reader asks the index, which names blocks, and then reads their objects from
 the store. Meanwhile a block may be removed: a job replaces it, or retention drops it. Its object is deleted a delay later. So a
-reader has a time in which it reads, and the delay is longer than that time, by the clock of any leader. The time of a removal
-is that of the leader who takes the entry, and a later leader decides by its own clock whether the delay has passed.
+reader has a time in which it reads, and the delay is longer than that time, by the clock of any leader. An entry has the time
+of the leader who takes it, or that of the entry before it if that is later. So a block may be removed by one clock, and a
+worker told by another that the delay has passed.
 
 A block is a number, and comes once. How blocks are replaced is in metadata_fsm, and how units are dropped in index_retention.
 Time is counted in steps. An answer is as of some moment of the call, if the node that gives it makes sure that it has applied
@@ -44,9 +45,11 @@ NONE: Blocks = frozenset()
 class Shared(NamedTuple):
     objects: Blocks  # in the store
     visible: Blocks  # in the index
-    removed: frozenset[tuple[Block, int]]  # since when, by the clock of the leader of then
+    removed: frozenset[tuple[Block, int]]  # since when, by the log
+    doomed: Blocks  # removed, and a worker was told that the delay has passed
     applied: Blocks  # that a node shows which lags behind; none if answers are current
-    ahead: int  # of the leader's clock
+    ahead: int  # by so much the leader's clock is ahead
+    lead: int  # by so much the time of the last entry is ahead
     now: int
     # ghost
     missed: bool  # a reader has not found an object in its time
@@ -63,9 +66,14 @@ def delay(c: Constants) -> int:
     return c.QUERY if not c.LONGER else c.DELAY if c.CLOCKS else c.DELAY - c.AHEAD
 
 
-def is_due(c: Constants, s: Shared, at: int) -> bool:
-    """Tell whether the delay has passed since a removal, by the clock of who leads."""
-    return at + delay(c) <= s.now + s.ahead
+def with_entry(s: Shared) -> Shared:
+    """Take an entry into the log."""
+    return s._replace(lead=max(s.lead, s.ahead))
+
+
+def time_of(s: Shared) -> int:
+    """Return the time of an entry that is taken now."""
+    return s.now + max(s.lead, s.ahead)
 
 
 def may_read(c: Constants, s: Shared, w: Reader) -> bool:
@@ -110,23 +118,35 @@ def stop(c: Constants, me: int, s: Shared, w: Reader) -> Iterator:
 
 def add(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A block whose object is written comes into the index."""
-    known = s.visible | {b for b, _ in s.removed}
+    known = s.visible | s.doomed | {b for b, _ in s.removed}
     for b in range(c.BLOCKS):
         if b not in known:
-            yield (b,), s._replace(objects=s.objects | {b}, visible=s.visible | {b}), ()
+            yield (b,), with_entry(s)._replace(objects=s.objects | {b}, visible=s.visible | {b}), ()
 
 
 def remove(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     """A job replaces a block, or retention drops it."""
     for b in sorted(s.visible):
-        yield (b,), s._replace(visible=s.visible - {b}, removed=s.removed | {(b, s.now + s.ahead)}), ()
+        yield (b,), with_entry(s)._replace(visible=s.visible - {b}, removed=s.removed | {(b, time_of(s))}), ()
+
+
+def hand_out(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
+    """A worker polls, and is told to delete the object of a removed block."""
+    for b, at in sorted(s.removed):
+        if at + delay(c) <= time_of(s):
+            yield (b,), with_entry(s)._replace(removed=s.removed - {(b, at)}, doomed=s.doomed | {b}), ()
+
+
+def poll(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
+    """The log takes another entry."""
+    if with_entry(s) != s:
+        yield (), with_entry(s), ()
 
 
 def delete(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
-    """A worker deletes the object of a removed block. A slow one may do so much later."""
-    for b, at in sorted(s.removed):
-        if b in s.objects and is_due(c, s, at):
-            yield (b,), s._replace(objects=s.objects - {b}), ()
+    """The worker deletes the object. A slow one may do so much later."""
+    for b in sorted(s.doomed & s.objects):
+        yield (b,), s._replace(objects=s.objects - {b}), ()
 
 
 def elect(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
@@ -143,7 +163,7 @@ def apply(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
 
 def tick(c: Constants, me: int, s: Shared, _: tuple) -> Iterator:
     if below(s.now, c.MAX_NOW):
-        yield (), s._replace(now=s.now + 1), ()
+        yield (), s._replace(now=s.now + 1, lead=max(0, s.lead - 1)), ()
 
 
 # --- properties
@@ -159,7 +179,7 @@ def no_dangling(c: Constants, s: Shared) -> bool:
 
 
 def is_deleted(c: Constants, s: Shared) -> bool:
-    return any(b not in s.objects for b, _ in s.removed)
+    return not s.doomed <= s.objects
 
 
 def removed_is_read(c: Constants, s: Shared, w: Reader) -> bool:
@@ -168,7 +188,7 @@ def removed_is_read(c: Constants, s: Shared, w: Reader) -> bool:
 
 
 READER = {"Query": query, "Read": read, "ReadGone": read_gone, "Stop": stop}
-INDEX = {"Add": add, "Remove": remove, "Delete": delete, "Elect": elect, "Apply": apply, "Tick": tick}
+INDEX = {"Add": add, "Remove": remove, "HandOut": hand_out, "Poll": poll, "Delete": delete, "Elect": elect, "Apply": apply, "Tick": tick}
 
 ALWAYS = {
     "ReadsFind": (None, reads_find),
@@ -181,7 +201,7 @@ SOMETIMES: dict[str, Property] = {
 
 
 def model(c: Constants) -> Model:
-    first = Shared(NONE, NONE, removed=frozenset(), applied=NONE, ahead=0, now=0, missed=False)
+    first = Shared(NONE, NONE, removed=frozenset(), doomed=NONE, applied=NONE, ahead=0, lead=0, now=0, missed=False)
     absent = {"RemovedIsRead"} if not c.READERS else set[str]()
     absent |= {"IsDeleted"} if c.MAX_NOW is not None and c.MAX_NOW + c.AHEAD < delay(c) else set()
     return Model("index_reads", c, first, (*clients(("Reader", c.READERS, Reader(), READER)), store(INDEX)), ALWAYS,
