@@ -15,6 +15,7 @@ from highwater.dst.actors import Actors, said_by
 from highwater.dst.scenario import BaseShape, Draw, Scenario, rarely
 from highwater.dst.scenarios.indexed.group import IndexClock
 from highwater.dst.scenarios.indexed.service import Proposed
+from highwater.dst.scripts.indexed import reader as reads
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import TIMEOUT_MS
 from highwater.dst.world.store import Reply, SimulatedStore
@@ -344,4 +345,5 @@ SCENARIO = Scenario(
     rare=rarely(),
     needs=("create", "list"),
     cost={},
+    scripts=reads.SCRIPTS,
 )

@@ -11,9 +11,6 @@ from highwater.traces.event import EMPTY, Event
 from highwater.traces.protocols.index_reads import READ
 
 
-USES = ("get", "read")  # what a reader does with an answer, and what its caller is told then
-
-
 def is_free(e: Event) -> bool:
     return not e.client.startswith("Reader")
 
@@ -39,15 +36,9 @@ def ends(s: Survivor) -> bool:
     return is_free(s.before) and same_but(s, "kind") and {s.before.kind, s.after.kind} == {"timeout", "crash"}
 
 
-def asks_in_vain(s: Survivor) -> bool:
-    """Return whether another client reads the index. A reader that did makes no use of the answer, and one that does has read no
-    object of the answer before."""
-    if s.before.key != READ or not same_but(s, "client"):
-        return False
-    own, other = (next(of_client(e, s.rest), EMPTY) for e in (s.before, s.after))
-    before = next(of_client(s.after, reversed(s.good[:s.damage.at])), EMPTY)
-    return (is_free(s.before) or own.op not in USES) and (
-        is_free(s.after) or other.op not in USES or (before.kind, before.key) == ("applied", READ))
+def another_asks(s: Survivor) -> bool:
+    """Return whether another client reads the index. A reader that does begins anew, and the call before is told nothing."""
+    return s.before.key == READ and same_but(s, "client")
 
 
 def deletes_another(s: Survivor) -> bool:
@@ -56,10 +47,18 @@ def deletes_another(s: Survivor) -> bool:
     return "" not in keys and not any(keys & {o.key, *o.keys} for o in s.rest)
 
 
+def all_are_read(e: Event, s: Survivor) -> bool:
+    """Return whether the caller of a reader is told that all objects are read."""
+    end = next((o for o in of_client(e, s.rest) if o.kind in ("told", "crash") or o.key == READ), EMPTY)
+    return end.op == "read"
+
+
 def reads_less(s: Survivor) -> bool:
-    """Return whether a reader leaves out an object, and its caller is not told that all are read."""
-    e, after = s.before, [o for o in of_client(s.before, s.rest) if o.kind in ("told", "crash") or o.key == READ][:1]
-    return s.damage.kind == "drop" and (e.kind, e.op) == ("applied", "get") and not any(o.op == "read" for o in after)
+    """Return whether a reader leaves out an object, or another one reads it, and no caller is told that all are read."""
+    e = s.before
+    if (e.kind, e.op) != ("applied", "get") or not (s.damage.kind == "drop" or same_but(s, "client")):
+        return False
+    return not any(all_are_read(o, s) for o in ((e, s.after) if s.damage.kind == "edit" else (e,)))
 
 
 KNOWLEDGE = Knowledge(held=4, equivalences={
@@ -68,7 +67,7 @@ KNOWLEDGE = Knowledge(held=4, equivalences={
     "in vain": ("they may ask for what changes nothing, or not", in_vain),
     "not needed": ("nobody lists or deletes the object, and it was written before or is not added", not_needed),
     "last entry": ("no entry follows that shows whether it is there", last_entry),
-    "asks in vain": ("any client may read the index at any time, and has no use for the answer", asks_in_vain),
+    "another asks": ("any client may read the index at any time, and a reader begins anew with it", another_asks),
     "reads less": ("a reader may leave out an object, if its caller is not told that it has read all", reads_less),
     "deletes another": ("nobody looks for the objects any more, and a worker may delete late or once more", deletes_another),
     "ends": ("a time-out and a crash are the same to who begins anew", ends),
