@@ -424,7 +424,8 @@ class Trace(trace.Trace):
             if not e.client.startswith("Sweeper") or (self.pages.pop(e.client, Pages()).more and e.op == "swept"):
                 raise self._misled(e, "it has not listed all letters")
             before = self._last_of(e)
-            if e.op == "not swept" and (before is None or before.kind not in ENDED_BY[e.keys[1] if e.keys else ""]):
+            ends = ENDED_BY.get(e.keys[1] if e.keys else "", ENDED_BY[""])
+            if e.op == "not swept" and (before is None or before.kind not in ends):
                 raise self._misled(e, "its last request of the call ended otherwise")
             self._begin_anew(e.client)
             return AGAIN

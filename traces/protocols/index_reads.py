@@ -292,7 +292,7 @@ class Trace(trace.Trace):
         before, ended = self._last_of(e), self.ended.get(e.client, "")
         if before is None or before.kind in ("told", "crash"):
             raise self._misled(e, "it has sent no request")
-        if e.keys and ended not in ENDED_BY[e.keys[1]]:
+        if e.keys and ended not in ENDED_BY.get(e.keys[1], (ended,)):
             raise self._misled(e, f"its last request was {ended}")
         if e.op == "gone" or (e.op == "read" and e.client in self.late):
             raise self._misled(e, "its time was over before the last answer" if e.client in self.late else "it was there")

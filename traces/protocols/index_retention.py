@@ -303,7 +303,7 @@ class Trace(trace.Trace):
             ended, before = self.ended.pop(e.client, ""), self._last_of(e)
             if before is None or before.kind in ("told", "crash"):
                 raise self._misled(e, "it has sent no request")
-            if e.keys and ended not in ENDED_BY[e.keys[1]]:
+            if e.keys and ended not in ENDED_BY.get(e.keys[1], (ended,)):
                 raise self._misled(e, f"its last request ended otherwise: {ended or 'it began a term'}")
         self.read.pop(e.client, None)  # the call is over
         return AGAIN
