@@ -6,12 +6,11 @@ from typing import Any
 
 from highwater.dst.mutants.metadata_fsm import always, with_swaps
 from highwater.dst.scenario import Build, Mutants
-from highwater.dst.scenarios.index_reads import UNIT_NS, Impl
+from highwater.dst.scenarios.index_reads import AHEAD, DELAY, QUERY, UNIT_NS, Impl
 from highwater.impl.index import replicated, tombstones
 from highwater.impl.index.config import Config
-from highwater.impl.index.query.reader import Query, Reader
+from highwater.impl.index.reader import Query, Reader
 from highwater.impl.raft.machine import Machine
-from highwater.traces.protocols.index_reads import AHEAD, DELAY, QUERY
 
 own_is_due = tombstones.is_due
 

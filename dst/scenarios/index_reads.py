@@ -1,6 +1,6 @@
 """Simulate the readers of a metadata index, while workers replace the blocks of their answers and delete the objects.
 
-Readers run impl/index/query/reader.py, and the worker is that of impl/index/compaction. The index is impl/index's state machine
+Readers run impl/index/reader.py, and the worker is that of impl/index/compaction. The index is impl/index's state machine
 behind keys of the simulated store, so each entry has the faults of a request. Leaders come and go, and every second one's clock
 is ahead. A leader stamps an entry when it gets it. An operator drops units. A window of a run lasts 150 ms, and a query at most
 200 ms. No caller may be told that an object is gone.
@@ -30,7 +30,7 @@ from highwater.impl.index.compaction.worker import Options, Worker
 from highwater.impl.index.config import Config, Level, S
 from highwater.impl.index.kv import View
 from highwater.impl.index.library import Index
-from highwater.impl.index.query.reader import Query, Reader
+from highwater.impl.index.reader import Query, Reader
 from highwater.impl.index.retention import command
 from highwater.impl.raft.faults import NotLeader
 from highwater.impl.raft.machine import Command, Machine

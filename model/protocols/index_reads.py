@@ -102,7 +102,7 @@ def read(c: Constants, me: int, s: Shared, w: Reader) -> Iterator:
 
 
 def read_gone(c: Constants, me: int, s: Shared, w: Reader) -> Iterator:
-    """There is no object."""
+    """It finds no object."""
     for b in sorted(w.left - s.objects):
         if may_read(c, s, w):
             yield (b,), s._replace(missed=True), after_read(w, b)
@@ -188,7 +188,8 @@ def removed_is_read(c: Constants, s: Shared, w: Reader) -> bool:
 
 
 READER = {"Query": query, "Read": read, "ReadGone": read_gone, "Stop": stop}
-INDEX = {"Add": add, "Remove": remove, "HandOut": hand_out, "Poll": poll, "Delete": delete, "Elect": elect, "Apply": apply, "Tick": tick}
+INDEX = {"Add": add, "Remove": remove, "HandOut": hand_out, "Poll": poll, "Delete": delete, "Elect": elect, "Apply": apply,
+         "Tick": tick}
 
 ALWAYS = {
     "ReadsFind": (None, reads_find),
@@ -203,6 +204,6 @@ SOMETIMES: dict[str, Property] = {
 def model(c: Constants) -> Model:
     first = Shared(NONE, NONE, removed=frozenset(), doomed=NONE, applied=NONE, ahead=0, lead=0, now=0, missed=False)
     absent = {"RemovedIsRead"} if not c.READERS else set[str]()
-    absent |= {"IsDeleted"} if c.MAX_NOW is not None and c.MAX_NOW + c.AHEAD < delay(c) else set()
+    absent |= {"IsDeleted"} if c.MAX_NOW is not None and delay(c) > c.MAX_NOW + c.AHEAD else set()
     return Model("index_reads", c, first, (*clients(("Reader", c.READERS, Reader(), READER)), store(INDEX)), ALWAYS,
                  all_but(SOMETIMES, absent), renamed={"Reader": None})

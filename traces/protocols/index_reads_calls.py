@@ -1,4 +1,4 @@
-"""The answers of impl/index/query/reader.py to whoever reads the objects of an answer, and what is true then."""
+"""The answers of impl/index/reader.py to whoever reads the objects of an answer, and what is true then."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

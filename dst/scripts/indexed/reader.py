@@ -6,7 +6,7 @@ from highwater.dst.script import Alone, Script, same
 from highwater.dst.scripts.indexed.one import block, ulid
 from highwater.impl.codecs.index.messages import QueryRequest, QueryResponse
 from highwater.impl.errors import NotFound, Unavailable
-from highwater.impl.index.query.reader import QueryOver, Reader
+from highwater.impl.index.reader import QueryOver, Reader
 
 REQUEST = QueryRequest(tenant_id=["t"])
 RAW, RESULT = f"segments/1/anonymous/{ulid(1)}/block.bin", f"blocks/1/t/{ulid(2)}/block.bin"

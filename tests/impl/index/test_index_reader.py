@@ -7,7 +7,7 @@ import pytest
 
 from highwater.impl.codecs.index.messages import QueryRequest, QueryResponse
 from highwater.impl.errors import NotFound, Unavailable
-from highwater.impl.index.query.reader import QueryOver, Reader
+from highwater.impl.index.reader import QueryOver, Reader
 from highwater.impl.stores.memory import MemoryStore
 from tests.support.metadata_index import block
 
