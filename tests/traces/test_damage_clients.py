@@ -12,6 +12,7 @@ from highwater.traces.damage.protocols import (
     baseline,
     checkpoints,
     dlq_recovery,
+    index_reads,
     index_retention,
     log_gc,
     manifest_compactions,
@@ -261,6 +262,27 @@ OF_RETENTION = {
         [DIED], 0, "drop")], [damaged([READ_LOST, NOT_CLEANED], 0, "edit", kind="crash"), damaged([FAILED], 0, "drop"), damaged(
             [DIED._replace(pending=True)], 0, "drop"), damaged([FAILED], 0, "edit", kind="refused")]),
 }
+GETS = event("Reader#0", "applied", "get", OBJECT, 11, status=200)
+ALL, OVER = (event("Reader#0", "told", op) for op in ("read", "over"))
+FETCHES, DELETES = (event("Worker#0", "applied", op, OBJECT, 12, status=200) for op in ("get", "delete"))
+OF_READERS = {
+    "another does": ([damaged([WRITES], 0, "edit", client="Writer#1")], [damaged([GETS], 0, "edit", client="Worker#0"), damaged(
+        [WRITES], 0, "edit", client="Reader#0"), damaged([WRITES], 0, "drop")]),
+    "in vain": ([damaged([FETCHES], 0, "drop"), damaged([AGAIN], 0, "repeat"), damaged([FAILED], 0, "drop")], [damaged(
+        [GETS], 0, "drop"), damaged([WRITES], 0, "drop"), damaged([ADDS], 0, "drop"), damaged([DELETES], 0, "drop"), damaged(
+            [FAILED._replace(pending=True)], 0, "drop")]),
+    "not needed": OF_RETENTION["not needed"], "last entry": OF_RETENTION["last entry"],
+    "another asks": ([damaged([READS], 0, "edit", client="Reader#0")], [damaged([READS], 0, "drop"), damaged(
+        [GETS], 0, "edit", client="Reader#1")]),
+    "reads less": ([damaged([GETS, OVER], 0, "drop"), damaged([GETS, OVER], 0, "edit", client="Reader#1")], [damaged(
+        [GETS, ALL], 0, "drop"), damaged([GETS, ALL], 0, "edit", client="Reader#1"), damaged([OVER], 0, "drop"), damaged(
+            [GETS, OVER], 0, "edit", status=404)]),
+    "deletes another": ([damaged([DELETES], 0, "edit", key="segments/1/anonymous/x")], [damaged(
+        [DELETES, LISTED], 0, "edit", key="segments/1/anonymous/x"), damaged([DELETES], 0, "drop"), damaged(
+            [FETCHES], 0, "edit", key="segments/1/anonymous/x")]),
+    "ends": ([damaged([FAILED], 0, "edit", kind="crash")], [damaged([FAILED], 0, "edit", kind="refused"), damaged(
+        [FAILED._replace(client="Reader#0")], 0, "edit", kind="crash"), damaged([DIED], 0, "drop")]),
+}
 LETTER = f"dlq/1/anonymous/{ULID}/meta.pb"
 TASK, OTHER_TASK = "Sweeper#0/letters 0", "Sweeper#1/letters 0"
 TAKES = event(TASK, "applied", "get", LETTER, 1, status=200)
@@ -331,9 +353,10 @@ OF_ONE = {  # (protocol, predicate) -> damages that it explains, and those that 
             body=b'{"flushed":[{"body":"b"},{"body":"a"}]}')]),
 }
 OF_ONE |= {(index_retention, name): of for name, of in OF_RETENTION.items()}
+OF_ONE |= {(index_reads, name): of for name, of in OF_READERS.items()}
 OF_ONE |= {(dlq_recovery, name): of for name, of in OF_LETTERS.items()}
-MODULES = (baseline, checkpoints, dlq_recovery, index_retention, log_gc, manifest_compactions, manifest_epochs,
-           store_primitives, wal_fencing)
+MODULES = (baseline, checkpoints, dlq_recovery, index_reads, index_retention, log_gc, manifest_compactions,
+           manifest_epochs, store_primitives, wal_fencing)
 
 
 def test_every_predicate_of_one_protocol_is_tested():
