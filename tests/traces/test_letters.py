@@ -16,7 +16,7 @@ from highwater.traces.protocols import index_retention as retention
     ("dlq_recovery", letters, dlq_recovery.WRITER.keys() | dlq_recovery.SWEEPER.keys() | dlq_recovery.INDEX.keys() - {
         "ApplyPending"}),
     ("index_retention", retention, index_retention.INDEX.keys() | index_retention.CLEANER.keys() - {"TruncateRefused"}),
-    ("index_reads", reads, index_reads.INDEX.keys() | index_reads.READER.keys() - {"ReadGone", "Apply"}),
+    ("index_reads", reads, (index_reads.INDEX.keys() | index_reads.READER.keys()) - {"ReadGone", "Apply"}),
 ])
 def test_runs_take_every_action(monkeypatch, stem, mapping, actions):
     taken, own = Counter(), mapping.Trace._do
