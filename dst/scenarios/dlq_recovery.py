@@ -46,7 +46,7 @@ START_MS = 1_750_400_000_000
 MS_OF_THE_INDEX = 1_000  # that one ms of the run is by the clocks of the index
 SHARD, TENANT = 1, "t"
 CONFIG = Config(horizon_ns=HORIZON_NS, delay_ns=HORIZON_NS + S, lease_ns=60 * S, levels=(Level(1, S),), tombstones=1,
-                retry_ns=HORIZON_NS)
+                retry_ns=HORIZON_NS, query_ns=HORIZON_NS)
 BACK_MS = (0, 0, 0, 200, 280, 400)  # how long before its addition a block is made
 BLOCKS = 4
 AUDIT_MS = 50  # before a sweep of the audit

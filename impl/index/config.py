@@ -1,4 +1,5 @@
-"""Safety: sources are deleted only after every retry of them is refused, so the delay is longer than the horizon, or refused.
+"""Safety: sources are deleted only after every retry of them is refused, and after every query that may name them is over. So
+the delay is longer than the horizon and than a query, or refused.
 
 These numbers are part of what a log entry means. They are equal on all nodes, and are changed on all at once, while none runs.
 """
@@ -35,6 +36,7 @@ class Config(NamedTuple):
     tombstones: int = 10  # at most, that one job carries
     hand_outs: int = 5  # jobs that have carried a tombstone, after which the index's own deleter takes it
     retry_ns: int = 3600 * S  # for so long at most a writer adds its block again before it leaves a letter
+    query_ns: int = 3600 * S  # for so long at most a reader reads objects of an answer, and by what clocks of leaders differ
 
 
 def checked(config: Config) -> Config:
@@ -42,7 +44,11 @@ def checked(config: Config) -> Config:
     if config.delay_ns <= config.horizon_ns:
         raise ConfigRefused(f"delay_ns {config.delay_ns} is not above horizon_ns {config.horizon_ns}: a retry could come after "
                             "its source is deleted; set a longer delay")
-    for name in ("retry_ns", "horizon_ns", "lease_ns", "retry_failed_ns", "jobs", "tombstones", "hand_outs", "failures"):
+    if config.delay_ns <= config.query_ns:
+        raise ConfigRefused(f"delay_ns {config.delay_ns} is not above query_ns {config.query_ns}: an object could be deleted "
+                            "while a query still reads it; set a longer delay")
+    for name in ("query_ns", "retry_ns", "horizon_ns", "lease_ns", "retry_failed_ns", "jobs", "tombstones", "hand_outs",
+                 "failures"):
         if getattr(config, name) < 1:
             raise ConfigRefused(f"{name} is {getattr(config, name)}, and has to be positive")
     if config.horizon_ns < config.retry_ns:

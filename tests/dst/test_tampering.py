@@ -72,7 +72,7 @@ def damaged_run(seed: int, stem: str, build=None, broken: str = DAMAGED) -> Outc
 
 def test_every_scenario_of_a_protocol_with_objects_of_its_own_damages_them():
     assert [stem for stem in stems() if stem not in OTHERS] == [
-        "compaction_queue", "consistent_read", "database_clones", "dlq_recovery", "index_retention",
+        "compaction_queue", "consistent_read", "database_clones", "dlq_recovery", "index_reads", "index_retention",
         "log_snapshot", "metadata_fsm", "raft", "raft_membership", "store_primitives"]
 
 

@@ -11,7 +11,7 @@ from highwater.specs.runs import rows
 DOCS = Path(__file__).resolve().parents[2] / "docs/protocols"
 STEMS = ("store_primitives", "baseline", "simple_conditional", "sequenced_write", "manifest_epochs",
          "manifest_migration", "database_gc", "destroy", "raft", "raft_membership", "consistent_read", "log_snapshot",
-         "metadata_fsm", "compaction_queue", "dlq_recovery", "index_retention")
+         "metadata_fsm", "compaction_queue", "dlq_recovery", "index_retention", "index_reads")
 
 
 @pytest.mark.parametrize("stem", STEMS)

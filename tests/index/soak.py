@@ -27,8 +27,8 @@ from tests.index.processes import ROOT, Cluster, command, listed
 
 TENANTS, SHARDS = ("a", "b"), (1, 2)
 SETTINGS = ("--set", "retry_ns=1000000000",
-            "--set", "horizon_ns=4000000000", "--set", "delay_ns=8000000000", "--set", "lease_ns=1500000000",
-            "--set", "retry_failed_ns=500000000")
+            "--set", "horizon_ns=4000000000", "--set", "delay_ns=8000000000", "--set", "query_ns=1000000000",
+            "--set", "lease_ns=1500000000", "--set", "retry_failed_ns=500000000")
 QUERY = "/metastore.v1.MetadataQueryService/QueryMetadata"
 
 

@@ -34,7 +34,7 @@ from highwater.impl.stores.system import SystemClock, open_store, system_world
 from highwater.impl.world import World, list_all
 from tests.impl.index.segments import data_in, made
 
-CONFIG = Config(horizon_ns=600 * S, retry_ns=599 * S, delay_ns=601 * S, lease_ns=S, retry_failed_ns=S,
+CONFIG = Config(horizon_ns=600 * S, retry_ns=599 * S, query_ns=S, delay_ns=601 * S, lease_ns=S, retry_failed_ns=S,
                 levels=(Level(3, 600 * S),))
 QUICK = Options(poll_ms=50, renew_ms=300, attempts=4)
 JUMP_MS = 2_000_000  # more than two delays

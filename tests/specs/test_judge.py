@@ -33,7 +33,7 @@ def fizz() -> Fizz:
 def test_every_protocol_with_a_scenario_is_judged() -> None:
     compositions = {"database_metadata", "database_clones", "db"}  # without specs
     nodes = {"raft", "raft_membership", "consistent_read", "log_snapshot", "metadata_fsm", "compaction_queue",
-             "dlq_recovery", "index_retention"}  # without a log, or one of more than the store
+             "dlq_recovery", "index_retention", "index_reads"}  # without a log, or one of more than the store
     assert set(PROTOCOLS) == set(STEMS) - compositions - nodes
     for scenario in PROTOCOLS:
         assert own(scenario).IMPOSSIBLE in mutants_of(scenario).builds

@@ -55,13 +55,13 @@ ALSO = {  # protocol -> modules whose errors its table has, too
     "checkpoints": ("destroy_mark",), "destroy": ("checkpoints", "destroy_mark"),
     **dict.fromkeys(("raft", "raft_membership", "consistent_read", "log_snapshot", "metadata_fsm", "compaction_queue"),
                     ("raft_faults",)),
-    **dict.fromkeys(("dlq_recovery", "index_retention"), ("index_library", "raft_faults")),
+    **dict.fromkeys(("dlq_recovery", "index_retention", "index_reads"), ("index_library", "raft_faults")),
     "metadata_fsm": ("raft_faults", "index_answers"),
 }
 ROOMS = {  # of what is not in impl/protocols
     **dict.fromkeys(("raft", "raft_membership", "consistent_read", "log_snapshot"), "raft.node"), "raft_faults": "raft.faults",
     "dlq_recovery": "index.letters.writer", "sweeper": "index.letters.sweeper", "index_library": "index.library",
-    "index_answers": "index.query.answers", "index_retention": "index.retention",
+    "index_answers": "index.query.answers", "index_retention": "index.retention", "index_reads": "index.reader",
     **dict.fromkeys(("metadata_fsm", "compaction_queue"), "index.library")}
 # protocol -> modules whose calls its table has, too
 CALLS_OF = {"sequenced_metadata_boundary": ("sequenced_metadata", "update_ids"), "database_gc": ("database_gc_uploads",),

@@ -11,6 +11,9 @@ from highwater.traces.damage.damage import Damage
 from highwater.traces.damage.protocols import (
     baseline,
     checkpoints,
+    dlq_recovery,
+    index_reads,
+    index_retention,
     log_gc,
     manifest_compactions,
     manifest_epochs,
@@ -200,6 +203,125 @@ ENTRIES = b'''{"checkpoints":[{"expiry_ms":1,"id":"%s","manifest_id":1},
 SHOWS = GET._replace(key="db/manifest/00000000000000000001.manifest", body=ENTRIES)
 ENDED, GONE = (TOLD._replace(t_ms=5, op=op, body=b"1.1", key="") for op in ("ended", "missing"))
 
+def event(client: str, kind: str, op: str, key: str = "", request: int = 0, /, **fields: Any) -> Event:
+    return EMPTY._replace(client=client, kind=kind, op=op, key=key, request=request, **fields)
+
+
+ULID = "01JY6JV1500000000000000003"
+OBJECT = f"segments/1/anonymous/{ULID}/block.bin"
+WRITES = event("Writer#0", "applied", "create", OBJECT, 1, status=200)
+AGAIN = event("Writer#1", "applied", "create", OBJECT, 2, status=412)
+ADDS = event("Writer#0", "applied", "put", "index", 3, status=200, version="[1]", body=ULID.encode())
+FAILED = event("Worker#0", "timeout", "put", "index", 4)
+DIED = FAILED._replace(kind="crash")
+LISTED = event("Worker#0", "applied", "list", "segments/", 5, status=200, keys=(OBJECT,))
+LEADS = event("Cleaner#0", "applied", "put", "index/lead", 6, status=200)
+READS = event("Cleaner#0", "applied", "put", "index/read", 7, status=200)
+READ_LOST, LEAD_LOST = (e._replace(kind="timeout", status=0) for e in (READS, LEADS))
+NOT_TAKEN = event("Cleaner#0", "applied", "put", "index", 8, status=200, version="no leader of a, 3")
+TAKEN = NOT_TAKEN._replace(version="[2]")
+CLEANED = event("Cleaner#0", "told", "cleaned", keys=("clean", "int", "returned", "units=0"))
+NOT_CLEANED = event("Cleaner#0", "told", "not cleaned", keys=("clean", "TimedOut", "indefinite"))
+OTHERS = READS._replace(client="Cleaner#1", request=9)
+OF_RETENTION = {
+    "another writer": ([damaged([WRITES], 0, "edit", client="Writer#1")], [damaged(
+        [READS], 0, "edit", client="Writer#1"), damaged([WRITES], 0, "edit", client="Cleaner#0"), damaged(
+            [WRITES], 0, "drop")]),
+    "in vain": ([damaged([AGAIN], 0, "drop"), damaged([FAILED], 0, "repeat"), damaged([LISTED], 0, "drop")], [damaged(
+        [WRITES], 0, "drop"), damaged([ADDS], 0, "drop"), damaged([READ_LOST], 0, "drop"), damaged(
+            [FAILED._replace(pending=True)], 0, "drop"), damaged([FAILED], 0, "edit", key="index/lead")]),
+    "not needed": ([damaged([WRITES], 0, "drop"), damaged([WRITES, WRITES, ADDS], 1, "drop")], [damaged(
+        [WRITES, LISTED], 0, "drop"), damaged([WRITES, ADDS], 0, "drop"), damaged([AGAIN], 0, "drop"), damaged(
+            [WRITES], 0, "edit", client="Writer#1"), damaged([READS], 0, "drop")]),
+    "last entry": ([damaged([ADDS, READS], 0, "drop")], [damaged([ADDS, TAKEN], 0, "drop"), damaged(
+        [TAKEN], 0, "drop"), damaged([ADDS], 0, "edit", body=b""), damaged([WRITES], 0, "drop")]),
+    "another leads": ([damaged([LEADS], 0, "edit", client="Cleaner#1")], [damaged(
+        [READS], 0, "edit", client="Cleaner#1"), damaged([LEADS], 0, "drop")]),
+    "another reads": ([damaged([READS, READ_LOST], 0, "edit", client="Cleaner#1"), damaged(
+        [READS, LEADS], 0, "edit", client="Cleaner#1")], [damaged([READS, CLEANED], 0, "edit", client="Cleaner#1"), damaged(
+            [READS, TAKEN], 0, "edit", client="Cleaner#1"), damaged([READS], 0, "drop")]),
+    "told of the next": ([damaged([CLEANED, READS], 0, "swap, same client")], [damaged(
+        [CLEANED, TAKEN], 0, "swap, same client"), damaged([NOT_CLEANED, READS], 0, "swap, same client"), damaged(
+            [CLEANED, READ_LOST], 0, "swap, same client"), damaged([CLEANED, OTHERS], 0, "swap, another"), damaged(
+                [CLEANED], 0, "drop")]),
+    "not taken": ([damaged([ADDS, NOT_TAKEN], 0, "swap, another"), damaged(
+        [NOT_TAKEN._replace(awaited=False)], 0, "drop")], [damaged([ADDS, TAKEN], 0, "swap, another"), damaged(
+            [NOT_TAKEN], 0, "drop"), damaged(
+            [NOT_TAKEN, TAKEN], 0, "swap, same client"), damaged([TAKEN._replace(awaited=False)], 0, "drop")]),
+    "heard of its term": ([damaged([LEAD_LOST, READS, LEADS, TAKEN], 0, "drop"), damaged(
+        [LEAD_LOST], 0, "edit", awaited=False)], [damaged([LEAD_LOST, READS, TAKEN], 0, "drop"), damaged(
+            [READ_LOST], 0, "drop"), damaged(
+            [LEAD_LOST], 0, "edit", pending=True)]),
+    "cancelled later": ([damaged([READ_LOST, NOT_CLEANED], 0, "edit", awaited=False)], [damaged(
+        [READ_LOST, CLEANED], 0, "edit", awaited=False), damaged([READ_LOST, NOT_CLEANED], 0, "drop"), damaged(
+            [LEAD_LOST, NOT_CLEANED], 0, "edit", awaited=False)]),
+    "another is told": ([damaged([OTHERS, CLEANED], 1, "edit", client="Cleaner#1")], [damaged(
+        [OTHERS, NOT_CLEANED], 1, "edit", client="Cleaner#1"), damaged([CLEANED], 0, "edit", client="Cleaner#1"), damaged(
+            [OTHERS, CLEANED], 1, "drop"), damaged([OTHERS, TAKEN], 1, "edit", client="Cleaner#1")]),
+    "ends": ([damaged([FAILED], 0, "edit", kind="crash"), damaged([READ_LOST, LEADS], 0, "edit", kind="crash"), damaged(
+        [DIED], 0, "drop")], [damaged([READ_LOST, NOT_CLEANED], 0, "edit", kind="crash"), damaged([FAILED], 0, "drop"), damaged(
+            [DIED._replace(pending=True)], 0, "drop"), damaged([FAILED], 0, "edit", kind="refused")]),
+}
+GETS = event("Reader#0", "applied", "get", OBJECT, 11, status=200)
+ALL, OVER = (event("Reader#0", "told", op) for op in ("read", "over"))
+FETCHES, DELETES = (event("Worker#0", "applied", op, OBJECT, 12, status=200) for op in ("get", "delete"))
+OF_READERS = {
+    "another does": ([damaged([WRITES], 0, "edit", client="Writer#1")], [damaged([GETS], 0, "edit", client="Worker#0"), damaged(
+        [WRITES], 0, "edit", client="Reader#0"), damaged([WRITES], 0, "drop")]),
+    "in vain": ([damaged([FETCHES], 0, "drop"), damaged([AGAIN], 0, "repeat"), damaged([FAILED], 0, "drop")], [damaged(
+        [GETS], 0, "drop"), damaged([WRITES], 0, "drop"), damaged([ADDS], 0, "drop"), damaged([DELETES], 0, "drop"), damaged(
+            [FAILED._replace(pending=True)], 0, "drop")]),
+    "not needed": OF_RETENTION["not needed"], "last entry": OF_RETENTION["last entry"],
+    "another asks": ([damaged([READS], 0, "edit", client="Reader#0")], [damaged([READS], 0, "drop"), damaged(
+        [GETS], 0, "edit", client="Reader#1")]),
+    "reads less": ([damaged([GETS, OVER], 0, "drop"), damaged([GETS, OVER], 0, "edit", client="Reader#1")], [damaged(
+        [GETS, ALL], 0, "drop"), damaged([GETS, ALL], 0, "edit", client="Reader#1"), damaged([OVER], 0, "drop"), damaged(
+            [GETS, OVER], 0, "edit", status=404)]),
+    "deletes another": ([damaged([DELETES], 0, "edit", key="segments/1/anonymous/x")], [damaged(
+        [DELETES, LISTED], 0, "edit", key="segments/1/anonymous/x"), damaged([DELETES], 0, "drop"), damaged(
+            [FETCHES], 0, "edit", key="segments/1/anonymous/x")]),
+    "ends": ([damaged([FAILED], 0, "edit", kind="crash")], [damaged([FAILED], 0, "edit", kind="refused"), damaged(
+        [FAILED._replace(client="Reader#0")], 0, "edit", kind="crash"), damaged([DIED], 0, "drop")]),
+}
+LETTER = f"dlq/1/anonymous/{ULID}/meta.pb"
+TASK, OTHER_TASK = "Sweeper#0/letters 0", "Sweeper#1/letters 0"
+TAKES = event(TASK, "applied", "get", LETTER, 1, status=200)
+NO_LETTER = TAKES._replace(status=404, request=2)
+RE_ADDS = event(TASK, "applied", "put", "index", 3, status=200)
+SWEEPS_AWAY = event(TASK, "applied", "delete", LETTER, 4, status=204)
+ADD_LOST = RE_ADDS._replace(kind="timeout", status=0)
+PUTS = event("Writer#0", "applied", "create", LETTER, 5, status=412)
+PUT_LOST = PUTS._replace(kind="timeout", status=0)
+COMPACTS = event("Compactor#0", "timeout", "put", "index", 6)
+SWEPT = event("Sweeper#0", "told", "swept")
+STORED, UNKNOWN_ADD = (event("Writer#0", "told", op, body=ULID.encode()) for op in ("stored", "unknown"))
+OF_LETTERS = {
+    "left": ([damaged([ADD_LOST], 0, "drop"), damaged([ADD_LOST], 0, "edit", client=OTHER_TASK)], [damaged(
+        [RE_ADDS], 0, "drop"), damaged([PUT_LOST], 0, "drop"), damaged([ADD_LOST._replace(pending=True)], 0, "drop"), damaged(
+            [ADD_LOST], 0, "edit", kind="crash")]),
+    "left unread": ([damaged([TAKES, NO_LETTER], 0, "drop"), damaged([TAKES], 0, "drop")], [damaged(
+        [TAKES, RE_ADDS], 0, "drop"), damaged([RE_ADDS], 0, "drop"), damaged([TAKES], 0, "edit", body=b"a")]),
+    "deletes nothing": ([damaged([SWEEPS_AWAY, SWEEPS_AWAY._replace(awaited=False)], 1, "drop")], [damaged(
+        [SWEEPS_AWAY, SWEEPS_AWAY], 1, "drop"), damaged([SWEEPS_AWAY._replace(awaited=False)], 0, "drop"), damaged(
+            [SWEEPS_AWAY, RE_ADDS._replace(awaited=False)], 1, "drop")]),
+    "task ends": ([damaged([ADD_LOST, TAKES], 0, "edit", kind="crash")], [damaged(
+        [ADD_LOST, SWEEPS_AWAY], 0, "edit", kind="crash"), damaged([PUT_LOST], 0, "edit", kind="crash"), damaged(
+            [ADD_LOST], 0, "edit", kind="refused")]),
+    "asks in vain": ([damaged([NO_LETTER], 0, "edit", client="Writer#0")], [damaged(
+        [TAKES], 0, "edit", client="Writer#0"), damaged([NO_LETTER], 0, "edit", status=200)]),
+    "the writer adds": ([damaged([RE_ADDS], 0, "edit", client="Writer#0")], [damaged(
+        [RE_ADDS._replace(client="Writer#0")], 0, "edit", client=TASK), damaged(
+            [ADD_LOST], 0, "edit", client="Writer#0"), damaged([SWEEPS_AWAY], 0, "edit", client="Writer#0"), damaged(
+                [RE_ADDS], 0, "drop")]),
+    "cancelled later": ([damaged([PUT_LOST, UNKNOWN_ADD], 0, "edit", awaited=False), damaged([PUTS, PUT_LOST], 0, "drop")], [
+        damaged([PUT_LOST, STORED], 0, "edit", awaited=False), damaged([PUTS, STORED], 0, "drop"), damaged(
+            [PUTS._replace(status=200), PUT_LOST], 0, "drop"), damaged([PUT_LOST, UNKNOWN_ADD], 0, "drop")]),
+    "another sweep": ([damaged([SWEPT], 0, "edit", client="Sweeper#1")], [damaged(
+        [STORED], 0, "edit", client="Sweeper#1"), damaged([SWEPT], 0, "edit", client="Writer#0"), damaged([SWEPT], 0, "drop")]),
+    "compactor ends": ([damaged([COMPACTS], 0, "edit", kind="crash"), damaged([COMPACTS._replace(kind="crash")], 0, "drop")], [
+        damaged([COMPACTS], 0, "drop"), damaged([ADD_LOST], 0, "edit", kind="crash"), damaged(
+            [COMPACTS._replace(kind="crash", pending=True)], 0, "drop")]),
+}
 OF_ONE = {  # (protocol, predicate) -> damages that it explains, and those that it must not explain
     (baseline, "announced again"): ([damaged([NAMED], 0, "repeat")], [damaged([PUT], 0, "repeat"), damaged(
         [NAMED], 0, "drop"), damaged([NAMED], 0, "edit", client="Writer#1")]),
@@ -230,7 +352,11 @@ OF_ONE = {  # (protocol, predicate) -> damages that it explains, and those that 
         [FLUSHED], 0, "edit", body=b'{"flushed":[{"body":"a"}]}'), damaged([FLUSHED, GET._replace(key=FLUSHED.key)], 0, "edit",
             body=b'{"flushed":[{"body":"b"},{"body":"a"}]}')]),
 }
-MODULES = (baseline, checkpoints, log_gc, manifest_compactions, manifest_epochs, store_primitives, wal_fencing)
+OF_ONE |= {(index_retention, name): of for name, of in OF_RETENTION.items()}
+OF_ONE |= {(index_reads, name): of for name, of in OF_READERS.items()}
+OF_ONE |= {(dlq_recovery, name): of for name, of in OF_LETTERS.items()}
+MODULES = (baseline, checkpoints, dlq_recovery, index_reads, index_retention, log_gc, manifest_compactions,
+           manifest_epochs, store_primitives, wal_fencing)
 
 
 def test_every_predicate_of_one_protocol_is_tested():

@@ -118,7 +118,7 @@ def test_direct_causes_are_what_an_event_met():
 
 WITHOUT_NAMES = ("store_primitives", "database_gc", "db_reader", "clones", "database_clones", "db", "raft",
                  "raft_membership", "consistent_read", "log_snapshot", "metadata_fsm", "compaction_queue",
-                 "dlq_recovery", "index_retention")
+                 "dlq_recovery", "index_retention", "index_reads")
 
 
 @pytest.mark.parametrize("stem", [stem for stem in STEMS if stem not in WITHOUT_NAMES])

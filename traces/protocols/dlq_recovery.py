@@ -34,7 +34,7 @@ from highwater.traces import trace
 from highwater.traces.calls import content
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
-from highwater.traces.protocols.dlq_recovery_calls import CALLS, JUDGES
+from highwater.traces.protocols.dlq_recovery_calls import CALLS, ENDED_BY, JUDGES
 from highwater.traces.refine import Match, Refiner
 from highwater.traces.trace import AGAIN, refiner_without_witnesses, sent
 
@@ -423,6 +423,10 @@ class Trace(trace.Trace):
         if e.op in self.bodiless:
             if not e.client.startswith("Sweeper") or (self.pages.pop(e.client, Pages()).more and e.op == "swept"):
                 raise self._misled(e, "it has not listed all letters")
+            before = self._last_of(e)
+            ends = ENDED_BY.get(e.keys[1] if e.keys else "", ENDED_BY[""])
+            if e.op == "not swept" and (before is None or before.kind not in ends):
+                raise self._misled(e, "its last request of the call ended otherwise")
             self._begin_anew(e.client)
             return AGAIN
         if e.client != WRITER or e.op not in ("stored", "refused", "invalid", "failed", "unknown"):

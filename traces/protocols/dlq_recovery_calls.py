@@ -9,6 +9,10 @@ from highwater.traces.event import Event
 
 AGAIN = "add the block again, which changes nothing if it is kept"
 LATE = "the caller's time was over"
+ENDED_BY = {  # class of the error of a sweep -> how its last listing may have ended; "": of a trace without classes
+    "NotLeader": ("applied",), "Unavailable": ("refused", "timeout"), "TimedOut": ("timeout",),
+    "": ("applied", "refused", "timeout"),
+}
 CALLS: Calls = {
     "add": {
         "str": returns("stored", "the index has the block, or a letter names it and a sweeper adds it later", "how"),

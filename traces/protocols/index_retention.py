@@ -32,7 +32,16 @@ from highwater.traces import trace
 from highwater.traces.calls import content
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, Keys
-from highwater.traces.protocols.index_retention_calls import CALLS, JUDGES, OTHER_TERM
+from highwater.traces.protocols.index_retention_calls import (
+    CALLS,
+    CANCELLED,
+    ENDED_BY,
+    JUDGES,
+    NO_LEADER,
+    OTHER_TERM,
+    REFUSED,
+    UNANSWERED,
+)
 from highwater.traces.refine import Match, Refiner
 from highwater.traces.trace import AGAIN, refiner_without_witnesses, sent
 
@@ -43,7 +52,7 @@ START_S = 1_750_399_200  # 2025-06-20T06:00Z, where a partition begins
 WINDOW_NS = WINDOW_S * 1_000_000_000
 DATA, WINDOWS, TENANTS, HORIZON = 12, 3, 2, 2
 CLEANERS = 2
-ANY, NO_LEADER = 0, "no leader"
+ANY = 0
 
 
 class Shown(NamedTuple):
@@ -114,7 +123,8 @@ class Trace(trace.Trace):
         self.blocks: dict[str, m.Block] = {}  # by the key of its object
         self.others = 0  # requests to the index that were no entries
         self.leads: dict[str, tuple[int, int, int]] = {}  # cleaner -> request, the term that it was told, the one before
-        self.asked: dict[str, str] = {}  # cleaner -> how many units its latest request drops; "0": it has read them
+        self.ended: dict[str, str] = {}  # cleaner -> how the latest request of its call ended; a number: of units that it drops
+        self.read: dict[str, int] = {}  # cleaner that has read the units -> the term that it led then, until it proposes
         self.contents: dict[str, bytes] = {}  # by ULID: what was written
 
     @property
@@ -130,15 +140,17 @@ class Trace(trace.Trace):
             raise self._refused("form", f"there is no client {e.client}")
         if e.kind != "told":
             self._asks(e)
+        if e.kind in ("refused", "timeout", "crash"):
+            self.read.pop(e.client, None)
+            self.ended[e.client] = {"refused": REFUSED, "crash": ""}.get(e.kind, UNANSWERED if e.awaited else CANCELLED)
         if e.kind in ("timeout", "crash"):
-            self.asked.pop(e.client, None)
             request, _, before = self.leads.get(e.client, (0, 0, 0))
             if e.kind == "crash" or (request == e.request and e.awaited):
                 self.leads[e.client] = 0, 0 if e.kind == "crash" else before, 0
         super()._take(e)
 
     def _asks(self, e: Event) -> None:
-        """Check that a client sends requests of its role only, and has read the units that it drops."""
+        """Check that a client sends requests of its role only, and that a cleaner has read the units which it drops."""
         asks, commands = ASKS[e.client.partition("#")[0]]
         place = e.key if e.key.startswith(INDEX) else f"{e.key.partition('/')[0]}/"
         if (e.op, place) not in asks:
@@ -152,6 +164,8 @@ class Trace(trace.Trace):
         own = ANY if not isinstance(command, Truncate) else term if late else self._led(e.client)
         if not isinstance(command, commands) or term != own:
             raise self._no_action(e, e.client)
+        if isinstance(command, Truncate) and not late and self.read.pop(e.client, ANY) != command.term:
+            raise self._refused("Cleaner.Read", f"{e.client} drops units for term {command.term}, and has not read them in it")
         made = [command.metadata] if isinstance(command, AddBlock) else [] if not isinstance(command, UpdatePlan) else [
             one for part in command.plan_update.completed_jobs for one in part.compacted_blocks.new_blocks]
         for one in made:
@@ -187,12 +201,12 @@ class Trace(trace.Trace):
             self._other(e, f"term {self.s.term + 1}")
             self._do("Elect", me=e.client)
             if e.awaited:
-                self.asked.pop(e.client, None)
+                self.ended.pop(e.client, None)
                 self.leads[e.client] = e.request, self.s.term, self._led(e.client)
         elif e.key == READ and e.op == "put":
             self._other(e, f"read of {self.shown.index} in {self.s.term}")
             if e.awaited:
-                self.asked[e.client] = "0"
+                self.ended[e.client], self.read[e.client] = "0", self._led(e.client)
         elif e.op == "create" and e.key.startswith((RAW, RESULTS)):
             made = decode(BlockMeta, e.body, "block")
             b = self.blocks.setdefault(e.key, block_of(made))
@@ -226,7 +240,7 @@ class Trace(trace.Trace):
         if not leads:
             self._other(e, f"{NO_LEADER} of {content(e.body)}")
             if e.awaited:
-                self.asked.pop(e.client, None)
+                self.ended[e.client] = NO_LEADER
             return
         after, before = shown_in(e.version), self.shown
         if (after.index, after.mark, after.now_ns > before.now_ns, after.term) != (
@@ -245,7 +259,7 @@ class Trace(trace.Trace):
                 self._do("JobEnd", (b,))
         elif isinstance(command, Truncate):
             if e.awaited:
-                self.asked[e.client] = str(len(command.tombstones)) if command.term == after.term else "none"
+                self.ended[e.client] = str(len(command.tombstones)) if command.term == after.term else OTHER_TERM
             self._truncates(e, command, after)
         for u in sorted(self.s.dropped - {*after.dropped}):
             self._do("ForgetUnit", (u,))
@@ -286,11 +300,12 @@ class Trace(trace.Trace):
         if e.op not in self.bodiless or not e.client.startswith("Cleaner"):
             raise self._misled(e, "nobody has such a response")
         if e.op == "not cleaned":
-            done, before = self.asked.pop(e.client, ""), self._last_of(e)
-            if before is None or before.kind == "told":
+            ended, before = self.ended.pop(e.client, ""), self._last_of(e)
+            if before is None or before.kind in ("told", "crash"):
                 raise self._misled(e, "it has sent no request")
-            if e.keys and (e.keys[1] == OTHER_TERM) != (done == "none"):
-                raise self._misled(e, "the term of its command is another one")
+            if e.keys and ended not in ENDED_BY.get(e.keys[1], (ended,)):
+                raise self._misled(e, f"its last request ended otherwise: {ended or 'it began a term'}")
+        self.read.pop(e.client, None)  # the call is over
         return AGAIN
 
 

@@ -8,6 +8,12 @@ from highwater.traces.calls import NONE, Calls, Claim, definite, indefinite, ret
 from highwater.traces.event import Event
 
 OTHER_TERM = "PollAgain"  # a class of errors
+# How the last request of a call ended that has failed
+NO_LEADER, REFUSED, UNANSWERED, CANCELLED = "no leader", "refused", "unanswered", "cancelled"
+ENDED_BY = {  # class of the error -> how the last request of the call may have ended
+    OTHER_TERM: (OTHER_TERM,), "NotLeader": (NO_LEADER,), "Unavailable": (REFUSED,), "OutcomeUnknown": (REFUSED, UNANSWERED),
+    "TimedOut": (UNANSWERED, CANCELLED),
+}
 CALLS: Calls = {
     "clean": {
         "int": returns("cleaned", "units that were still as they were read are dropped; the others stay for the next time",
@@ -23,7 +29,7 @@ CALLS: Calls = {
 
 def right_units(trace: Any, e: Event, value: str) -> str:
     """The call has read the units and, if the policy drops some, has proposed so many."""
-    found = trace.asked.pop(e.client, "")
+    found = trace.ended.pop(e.client, "")
     return "" if found == value else f"the last request of this call {f'names {found} units' if found else 'is no such one'}"
 
 

@@ -35,7 +35,7 @@ from highwater.impl.raft.machine import Command
 SIX = NOW = START_S * S
 HOUR = 3600 * S
 USUAL = Config(168 * HOUR, 192 * HOUR, 15 * S, 3, 600 * S, 10_000, (Level(20, 36 * S), Level(10, 720 * S), Level(10, 3 * HOUR)),
-               10, 5, HOUR)  # what entries mean unless an operator sets other numbers
+               10, 5, HOUR, HOUR)  # what entries mean unless an operator sets other numbers
 
 
 def told(block: Any) -> bytes:
@@ -268,14 +268,17 @@ async def numbers_that_break_a_promise_are_refused(alone: Alone) -> None:
              f"delay_ns {100 * S} is not above horizon_ns {100 * S}: a retry could come after its source is "
                                     "deleted; set a longer delay"),
             *(({name: 0}, f"{name} is 0, and has to be positive") for name in (
-                "retry_ns", "horizon_ns", "lease_ns", "retry_failed_ns", "jobs", "tombstones", "hand_outs", "failures")),
+                "retry_ns", "horizon_ns", "lease_ns", "retry_failed_ns", "jobs", "tombstones", "hand_outs", "failures",
+                "query_ns")),
+            ({"query_ns": 200 * S}, f"delay_ns {200 * S} is not above query_ns {200 * S}: an object could be deleted while a "
+                                    "query still reads it; set a longer delay"),
             ({"retry_ns": 101 * S},
              f"horizon_ns {100 * S} is below retry_ns {101 * S}: a block would be refused while its writer "
                                     "still tries to add it; set a longer horizon"),
             ({"levels": (Level(1, S), Level(0, S))}, "a level is compacted from 0 blocks on; set at least 1")):
         says(ConfigRefused, text, lambda changes=changes: config.checked(SMALL._replace(**changes)))
     fails_with(ConfigRefused, lambda: OneNode(SMALL._replace(jobs=0)))
-    for changes in ({"delay_ns": 100 * S + 1}, {"retry_ns": 100 * S}, {"jobs": 1}, {"levels": ()}):
+    for changes in ({"delay_ns": 100 * S + 1}, {"query_ns": 200 * S - 1}, {"retry_ns": 100 * S}, {"jobs": 1}, {"levels": ()}):
         same(config.checked(SMALL._replace(**changes)), SMALL._replace(**changes))
 
 

@@ -16,8 +16,8 @@ from highwater.impl.raft.machine import Command
 from highwater.impl.raft.node import Done
 
 START_S = 1_750_399_200  # 2025-06-20T06:00Z, where a partition begins
-SMALL = Config(retry_ns=S, horizon_ns=100 * S, delay_ns=200 * S, lease_ns=10 * S, failures=2, retry_failed_ns=50 * S, jobs=2,
-               levels=(Level(2, 30 * S), Level(2, 60 * S)), tombstones=2, hand_outs=2)
+SMALL = Config(query_ns=S, retry_ns=S, horizon_ns=100 * S, delay_ns=200 * S, lease_ns=10 * S, failures=2,
+               retry_failed_ns=50 * S, jobs=2, levels=(Level(2, 30 * S), Level(2, 60 * S)), tombstones=2, hand_outs=2)
 
 
 def ulid(number: int, at_s: int = 0) -> str:

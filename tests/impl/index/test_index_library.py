@@ -22,7 +22,7 @@ from tests.impl.raft.crashing import CrashingDisk
 from tests.impl.raft.virtual import VirtualClock, run
 from tests.support.metadata_index import START_S, block
 
-CONFIG = Config(retry_ns=S, horizon_ns=10 * S, delay_ns=20 * S, levels=(Level(2, 36 * S),))
+CONFIG = Config(query_ns=S, retry_ns=S, horizon_ns=10 * S, delay_ns=20 * S, levels=(Level(2, 36 * S),))
 FAST = Options(RaftConfig(), tick_ms=10, disk_limit_ms=1_000, snapshot_entries=10, keep_entries=2)
 BLOCKS = [block(number) for number in range(30)]
 

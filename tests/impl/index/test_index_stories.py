@@ -531,13 +531,20 @@ def test_without_the_safeguard_it_breaks(monkeypatch, name, story, where, functi
 
 def test_a_delay_that_is_not_above_the_horizon_is_refused():
     with pytest.raises(ConfigRefused, match="set a longer delay"):
-        checked(Config(horizon_ns=5, delay_ns=5))
-    for name in ("lease_ns", "jobs", "failures", "hand_outs", "tombstones", "retry_failed_ns", "horizon_ns", "retry_ns"):
+        checked(Config(horizon_ns=5, delay_ns=5, query_ns=1))
+    for name in ("lease_ns", "jobs", "failures", "hand_outs", "tombstones", "retry_failed_ns", "horizon_ns", "retry_ns",
+                 "query_ns"):
         with pytest.raises(ConfigRefused, match=name):
             checked(Config()._replace(**{name: 0}))
     with pytest.raises(ConfigRefused, match="level"):
         checked(Config(levels=(Config().levels[0]._replace(blocks=0),)))
     assert checked(Config()) == Config()
+
+
+def test_a_delay_that_is_not_above_the_time_of_a_query_is_refused():
+    with pytest.raises(ConfigRefused, match="a query still reads it"):
+        checked(Config(query_ns=Config().delay_ns))
+    assert checked(Config(query_ns=Config().delay_ns - 1)).query_ns == Config().delay_ns - 1
 
 
 def test_a_horizon_below_the_time_of_retries_is_refused():

@@ -19,8 +19,8 @@ from highwater.impl.stores.ordered_lmdb import LmdbKV
 from tests.support.metadata_damage import damage, damaged_bytes
 from tests.support.metadata_index import START_S, Story, block, progress, success
 
-WALK = Config(retry_ns=S, horizon_ns=900 * S, delay_ns=1000 * S, lease_ns=60 * S, failures=2, retry_failed_ns=200 * S, jobs=4,
-              levels=(Level(3, 200 * S), Level(2, 500 * S)), tombstones=2, hand_outs=2)
+WALK = Config(query_ns=S, retry_ns=S, horizon_ns=900 * S, delay_ns=1000 * S, lease_ns=60 * S, failures=2,
+              retry_failed_ns=200 * S, jobs=4, levels=(Level(3, 200 * S), Level(2, 500 * S)), tombstones=2, hand_outs=2)
 WINDOW_S = 6 * 3600
 
 

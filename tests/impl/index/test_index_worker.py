@@ -28,7 +28,7 @@ from tests.impl.index.test_index_library import FAST, leads, worlds
 from tests.impl.raft.virtual import run
 from tests.support.metadata_index import START_S
 
-CONFIG = Config(retry_ns=S, horizon_ns=10 * S, delay_ns=20 * S, lease_ns=5 * S, retry_failed_ns=S,
+CONFIG = Config(query_ns=S, retry_ns=S, horizon_ns=10 * S, delay_ns=20 * S, lease_ns=5 * S, retry_failed_ns=S,
                 levels=(Level(3, 30 * S), Level(2, 60 * S)))
 QUICK = Options(poll_ms=200, renew_ms=500, attempts=3)
 TENANTS = ("a", "b")
