@@ -3,7 +3,7 @@
 from typing import Any
 
 from highwater.impl.codecs.index.rows import Block, Unit
-from highwater.impl.index import queue, removed, units
+from highwater.impl.index import queue, removed, tombstones, units
 from highwater.impl.index.answers import DONE, INVALID, PRECONDITION, Answer
 from highwater.impl.index.config import Config
 from highwater.impl.index.kv import Rows, Transaction
@@ -31,7 +31,7 @@ def add(rows: Transaction, command: Any, index: int, now_ns: int, config: Config
     if removed.is_too_old(block.id, now_ns, config) and not command.past_horizon:
         return Answer(PRECONDITION, f"block {block.id} is older than the horizon of {config.horizon_ns // 1_000_000} ms, so "
                                     "nobody knows whether it was added before; keep it aside")
-    if removed.is_dropped(rows, unit):
+    if removed.is_dropped(rows, unit) or (command.past_horizon and tombstones.names_unit(rows, unit)):
         return Answer(PRECONDITION, f"retention has dropped the unit of block {block.id}")
     units.insert(rows, unit, block, index)
     queue.enqueue(rows, named, block.compaction_level, index, now_ns, config)

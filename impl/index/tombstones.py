@@ -12,7 +12,7 @@ from highwater.impl.codecs.index import names, ulids
 from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index.messages import BlockTombstones, Tombstones, copied, decode, encode
 from highwater.impl.codecs.index.partitions import Partition
-from highwater.impl.codecs.index.rows import Block
+from highwater.impl.codecs.index.rows import Block, Unit
 from highwater.impl.index import removed
 from highwater.impl.index.config import Config
 from highwater.impl.index.kv import Rows, Transaction, under
@@ -58,6 +58,12 @@ def find(rows: Rows, index: int, name: str) -> Stored | None:
         if stored.name == name:
             return stored
     return None
+
+
+def names_unit(rows: Rows, unit: Unit) -> bool:
+    """Return whether all objects of a unit are still to be deleted: a tombstone names it."""
+    name = names.unit_tombstone_name(unit.partition, unit.tenant, unit.shard)
+    return any(stored.name == name and stored.message.HasField("shard") for stored in all_of(rows))
 
 
 def is_due(stored: Stored, now_ns: int, config: Config) -> bool:

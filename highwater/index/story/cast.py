@@ -21,7 +21,8 @@ WRITER = (sys.executable, "-m", "highwater.index.story.writer")
 NAMES = ("1", "2", "3")
 S = 1_000_000_000  # ns
 DELAY_S, SWEEP_MS, CLEAN_MS = 6, 300, 500
-SETTINGS = {"retry_ns": 3 * S, "horizon_ns": 5 * S, "delay_ns": DELAY_S * S, "lease_ns": 3 * S // 2, "retry_failed_ns": S // 2}
+SETTINGS = {"retry_ns": 3 * S, "horizon_ns": 5 * S, "delay_ns": DELAY_S * S, "lease_ns": 3 * S // 2, "retry_failed_ns": S // 2,
+            "query_ns": 3 * S}
 SERVE = ("--tick-ms", "20", "--snapshot-entries", "200", "--levels", "5:1000,3:3000", "--sweep-ms", str(SWEEP_MS),
          "--clean-ms", str(CLEAN_MS), *(word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")),
          "--retain-s", str(PERIODS_S["b"]), "--retain-tenant", f"a={PERIODS_S['a']}", "--quiet")

@@ -6,10 +6,23 @@ from hashlib import sha256
 import pytest
 
 from highwater.impl.codecs.index import rows, snapshot, ulids
-from highwater.impl.codecs.index.messages import Dataset, copied
+from highwater.impl.codecs.index.messages import AddBlock, Dataset, copied
 from highwater.impl.codecs.index.partitions import Partition, partition_of
 from highwater.impl.codecs.index.rows import Unit
-from highwater.impl.index import add, jobs, kv, machine, plan_update, planner, removed, replace, tombstones, truncate, validate
+from highwater.impl.index import (
+    add,
+    jobs,
+    kv,
+    machine,
+    plan_update,
+    planner,
+    removed,
+    replace,
+    tombstones,
+    truncate,
+    units,
+    validate,
+)
 from highwater.impl.index.answers import ABORTED, INVALID, OK, PRECONDITION
 from highwater.impl.index.config import Config, ConfigRefused, Level, S, checked
 from highwater.impl.index.kv import MemoryKV
@@ -457,6 +470,17 @@ def a_late_block_waits_beside_a_fresh_one():
     story.check()
 
 
+def a_block_is_added_past_the_horizon_while_its_unit_is_to_be_deleted():
+    story = Story()
+    story.add(block(9, tenant="t", level=2))
+    story.now_s = 7 * 3600
+    late = block(3, tenant="t", level=2)
+    story.truncate(units.unit_of(late))
+    story.now_s += 60
+    story.truncate(Unit(Partition(START_S * S), "u", 1))  # forgets what is dropped and too old
+    assert story.put(AddBlock(metadata=late, past_horizon=True)).code == PRECONDITION
+
+
 # --- bad blocks
 
 def a_block_with_anothers_strings():
@@ -493,6 +517,8 @@ STORIES: list[tuple[str, Callable[[], None], object, str, Callable]] = [  # safe
     ("DROPPED_KEPT", a_job_ends_long_after_its_results_unit_is_dropped_and_deleted, removed, "may_come_back",
      lambda rows, unit: False),
     ("FORGET_DROPPED", dropped_units_are_forgotten, removed, "may_come_back", lambda rows, unit: True),
+    ("DROPPED_PAST_HORIZON", a_block_is_added_past_the_horizon_while_its_unit_is_to_be_deleted, tombstones, "names_unit",
+     lambda rows, unit: False),
     ("UNIT_VERSION", a_block_came_after_the_cleaner_had_read, truncate, "is_unchanged", lambda rows, told: True),
     ("TOKEN", the_first_of_two_workers_reports, jobs, "holds", lambda job, token: True),
     ("JOB_EXISTS", a_job_is_renewed_after_it_is_gone, plan_update, "is_current", lambda rows, told: True),
