@@ -173,11 +173,6 @@ def reads_find(c: Constants, s: Shared) -> bool:
     return not s.missed
 
 
-def no_dangling(c: Constants, s: Shared) -> bool:
-    """A visible block has its object."""
-    return s.visible <= s.objects
-
-
 def is_deleted(c: Constants, s: Shared) -> bool:
     return not s.doomed <= s.objects
 
@@ -193,7 +188,6 @@ INDEX = {"Add": add, "Remove": remove, "HandOut": hand_out, "Poll": poll, "Delet
 
 ALWAYS = {
     "ReadsFind": (None, reads_find),
-    "NoDangling": (None, no_dangling),
 }
 SOMETIMES: dict[str, Property] = {
     "IsDeleted": (None, is_deleted),

@@ -425,6 +425,11 @@ def job_has_many_sources(c: Constants, s: Shared) -> bool:
     return any(len(job) > 1 for job, _ in s.jobs)
 
 
+def windows_wait(c: Constants, s: Shared) -> bool:
+    """Blocks of two windows wait, and no job may compact both."""
+    return len({unit_of(c, b)[0] for b in s.queue}) > 1
+
+
 def is_carried(c: Constants, s: Shared) -> bool:
     """A job carries a tombstone."""
     return any(carrier for _, carrier in s.tombs)
@@ -477,6 +482,7 @@ SOMETIMES: dict[str, Property] = {
     "IsCompacted": (None, is_compacted),
     "ObjectOutlivesItsBlock": (None, object_outlives_its_block),
     "JobHasManySources": (None, job_has_many_sources),
+    "WindowsWait": (None, windows_wait),
     "IsCarried": (None, is_carried),
     "IsForgotten": (None, is_forgotten),
     "IsDropped": (None, is_dropped),
@@ -501,5 +507,6 @@ def model(c: Constants) -> Model:
     absent |= {"JobIsLost"} if c.WORKERS < 2 else set()
     absent |= {"IsCompacted", "ObjectOutlivesItsBlock", "IsCarried", "ResultIsLate"} if not c.WORKERS else set()
     absent |= {"JobHasManySources"} if (c.WINDOWS if c.ONE_WINDOW else 1) >= c.BLOCKS else set()
+    absent |= {"WindowsWait"} if min(c.BLOCKS, c.WINDOWS) == 1 else set()
     return Model("metadata_fsm", c, initial(), (*clients(("Worker", c.WORKERS, Worker(), WORKER)), store(INDEX)), ALWAYS,
                  all_but(SOMETIMES, absent), renamed={"Worker": None})

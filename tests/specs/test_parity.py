@@ -23,9 +23,10 @@ HOLDS_NOWHERE = {"StaleFilesAreCollected"}
 NO_SOUND_IMPLEMENTATION_DOES = {"Precheck", "PrecheckReject", "Begin", "Skip", "ListAgain", "FindSource", "Look",
                                 "DeleteTombstone"}
 NO_SOUND_NODE_DOES = {"Wait", "ApplyRows", "ApplyIndex", "DiscardSnapshot", "LateWrite"}  # it ends after a write that failed
-# In a trace of an index: a lease's end is seen when it is taken, and a command is when it has an effect.
-UNSEEN = {"Show", "Expire", "Die", "DieOfJob", "LoseAnswer", "TruncateRefused"}
-OTHER_ROLES = {"Compactor", "Worker", "Writer"}  # clients of scenarios that have no state in the model
+# In a trace of an index: a lease's end is seen when it is taken, and a command is when it has an effect. No answer is of a
+# node that lags behind.
+UNSEEN = {"Show", "Expire", "Die", "DieOfJob", "LoseAnswer", "TruncateRefused", "Apply"}
+OTHER_ROLES = {"Compactor", "Operator", "Worker", "Writer"}  # clients of scenarios that have no state in the model
 # What nodes send, are given, and replicate.
 OF_A_NODE = {*OTHER_ROLES, *vars(faults), *vars(messages), *vars(state), *vars(machine)}
 NO_SOUND_STORE_DOES = {"StaleGet", "StaleList", "ApplyHalf"}

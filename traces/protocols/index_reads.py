@@ -169,7 +169,7 @@ class Trace(trace.Trace):
             one for part in command.plan_update.completed_jobs for one in part.compacted_blocks.new_blocks]
         for one in made:
             if self.made.get(one.id) != encode(one):
-                raise self._refused("Put", f"{e.client} shows {one.id}, whose object nobody has written so")
+                raise self._refused("Add", f"{e.client} shows {one.id}, whose object nobody has written so")
 
     def _step(self, e: Event) -> None:
         self._well_formed(e)
@@ -221,7 +221,7 @@ class Trace(trace.Trace):
         made = metadata_of(e.body, len(e.body))
         if self.bodies.setdefault(e.key, e.body) != e.body or e.key != block_path(
                 made.shard, tenant_of(made), made.id, made.compaction_level):
-            raise self._refused("Put", f"{e.key} is written with another content, or is another block's")
+            raise self._refused("Add", f"{e.key} is written with another content, or is another block's")
         self.made[made.id] = encode(made)
         if e.status == 200:
             self.there[e.key] = None

@@ -4,14 +4,12 @@ Each is a module of traces/recorded/systems. It has `is_log(line)`, `read(lines)
 `read` returns has `events`, and `options`: those of `trace check`, as they are typed.
 """
 
-from functools import cache
 from importlib import import_module
 from types import ModuleType
 
 LOGS = ("etcd_raft",)
 
 
-@cache
 def named(name: str) -> ModuleType | None:
     """Return the module of a log; None if there is none of this name."""
     return import_module(f"highwater.traces.recorded.systems.{name}") if name in LOGS else None

@@ -18,6 +18,7 @@ The format has no checksum. Therefore every offset and length is compared with t
 overlap so much that it would decode to far more than it holds is refused.
 """
 
+import re
 import struct
 from functools import cache, lru_cache
 from operator import ne
@@ -26,7 +27,6 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 
 from highwater.impl.codecs.codec import Undecodable
 from highwater.impl.errors import Definite
-from highwater.impl.layout import ULID
 
 UNION = "union"
 REQUIRED = "required"  # a vector that is written even if it is empty
@@ -41,6 +41,7 @@ Uuid = Annotated[str, "uuid"]  # 8-4-4-4-12 hexadecimal digits; the file has a t
 Ulid = Annotated[str, "ulid"]  # 26 letters of Crockford's base 32; the file has such a table, too
 
 LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+ULID = re.compile(f"[0-7][{LETTERS}]{{25}}")
 DIGITS = str.maketrans(LETTERS, "0123456789abcdefghijklmnopqrstuv")  # as `int` takes them
 SHARING = 4  # reading may consume this many times the buffer's size; the released writer shares only vtables
 LATELY = 10_000  # ids that are kept: a manifest names the same ones as the manifest before
