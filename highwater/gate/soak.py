@@ -39,9 +39,10 @@ def ended(words: list[str], of: str) -> Found:
     return Found(" ".join(words), code, (ran.stderr.strip() or amounts)[-2000:] if code else "", amounts)
 
 
-def checks(protocol: str, what: str, test: str, folders: tuple[str, ...]) -> Iterator[Check]:
+def checks(protocol: str, what: str, test: str, folders: tuple[str, ...], part: str = "processes", weight: float = 650
+           ) -> Iterator[Check]:
     """Yield the check that a test passes. `folders`: what it and its processes are made of."""
-    yield Check(protocol, "processes", what, held, (test, of_folders(folders)), weight=650)
+    yield Check(protocol, part, what, held, (test, of_folders(folders)), weight=weight)
 
 
 def of_folders(folders: Iterable[str]) -> str:

@@ -48,6 +48,7 @@ OTHERS = (
     # every safeguard, clause, action or property, on the model: the suite keeps a few of each kind
     "tests/impl/db/test_db_crashes.py::test_two_hundred_killed_processes",
     "tests/impl/db/test_db_damage.py::test_a_hundred_thousand_are",
+    "tests/impl/index/test_index_fuzz.py::test_a_hundred_thousand_bad_inputs_are_refused",
     "tests/impl/db/test_db_crashes.py::test_two_thousand_crash_points",
     "tests/model/test_bounded.py::test_it_finds_what_the_explorer_finds",
     "tests/model/test_projection_union.py::test_every_property_holds",

@@ -9,6 +9,7 @@ from highwater.mutate import wanted
 
 STEM = "metadata_fsm"
 TEN_MINUTES = "tests/index/test_index_soak.py::test_ten_minutes_of_faults_lose_nothing"
+BYTES = "tests/impl/index/test_index_fuzz.py::test_a_hundred_thousand_bad_inputs_are_refused"
 RUN_BY = ("tests/index", "impl", "highwater/cluster", "highwater/index", "traces/histories")
 SCENARIOS = ("compaction_queue", "metadata_fsm")  # that run it, the quickest first
 COUNT = 1  # of each file: there are many
@@ -20,5 +21,7 @@ def checks() -> Iterator[Check]:
 
 
 def deep_checks() -> Iterator[Check]:
+    yield from soak.checks(STEM, "120,000 bad inputs are refused: metadata, footers, snapshots, entries, files of rows", BYTES,
+                           ("tests/impl/index", "tests/support", "impl", "highwater/index"), "bytes", 30)
     yield from soak.checks(STEM, "an index of three real processes, with writers and workers, and ten minutes of faults: each "
                            "acknowledged block is in exactly one visible block", TEN_MINUTES, RUN_BY)
