@@ -56,9 +56,11 @@ def test_the_story_of_an_index_is_told_in_each_gate_and_for_ten_minutes_on_spark
     assert all((soak.root() / folder).is_dir() for folder in dlq_recovery.ON_SPARK)
 
 
-@pytest.mark.parametrize("rows", (raft, metadata_fsm))
-def test_only_the_deeper_gate_has_the_ten_minutes(rows):
-    assert [check.part for check in rows.deep_checks()] == ["processes"] and all(
-        check.part != "processes" for check in rows.checks())
-    path, _, test = rows.TEN_MINUTES.partition("::")
-    assert f"def {test}(" in (soak.root() / path).read_text() and all((soak.root() / folder).is_dir() for folder in rows.RUN_BY)
+@pytest.mark.parametrize(("rows", "tests"), [(raft, {"processes": raft.TEN_MINUTES}), (
+    metadata_fsm, {"bytes": metadata_fsm.BYTES, "processes": metadata_fsm.TEN_MINUTES})])
+def test_only_the_deeper_gate_has_these_tests(rows, tests):
+    assert {check.part: check.arguments[0] for check in rows.deep_checks()} == tests
+    assert all(check.part not in tests for check in rows.checks())
+    for path, _, test in (one.partition("::") for one in tests.values()):
+        assert f"def {test}(" in (soak.root() / path).read_text()
+    assert all((soak.root() / folder).is_dir() for folder in rows.RUN_BY)
