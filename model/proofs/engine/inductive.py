@@ -69,7 +69,7 @@ def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None,
     def of_few(facts: list[Any]) -> str:
         """Return the verdict of a query of its own. What Z3 does depends on what its process has seen before: so a short query
         is tried with some seeds, before all the work that is allowed is spent on one."""
-        for seed in range(1, 4):
+        for seed in range(1, 8):
             if (verdict := verdict_of(solver(*facts, share=10, seed=seed))) in ("fails", "proved"):
                 return verdict
         return verdict_of(solver(*facts))
