@@ -80,9 +80,9 @@ def shared(count: int) -> Found:
                           for mutant in drawn({name: path}, count, SEED)})
 
 
-def of_rooms(rooms: str | tuple[str, ...], scenarios: Sequence[str], count: int) -> Found:
+def of_rooms(rooms: Sequence[str], scenarios: Sequence[str], count: int) -> Found:
     """Judge the files of rooms by the scenarios that run nothing else: they take less time than others."""
-    files = {name: path for name, path in shared_files().items() if name.startswith(rooms)}
+    files = {name: path for name, path in shared_files().items() if name.startswith(tuple(rooms))}
     return judged(files, {mutant: scripted_first(name, scenarios) for name, path in files.items()
                           for mutant in drawn({name: path}, count, SEED)})
 
