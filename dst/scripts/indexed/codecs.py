@@ -217,6 +217,7 @@ async def messages_are_protobuf(alone: Alone) -> None:
     for wrong in (b"{", b"\xff", b'{"nothing": 1}'):
         fails_with(DamagedMessage, lambda wrong=wrong: messages.from_json(BlockMeta, wrong))
     fails_with(DamagedMessage, lambda: decode(BlockMeta, b"\x08"))
+    fails_with(DamagedMessage, lambda: messages.fill(BlockMeta(), b"\x08"))
     newer = encode(made) + b"\xba\x3e\x03\x01\x02\x03"
     same(encode(decode(BlockMeta, newer)), newer)
     copy = messages.copied(made)
