@@ -280,8 +280,8 @@ async def worked(url: str, places: Mapping[str, Any], files: Any, options: Any, 
     async with Client(places, files, 10.0) as client:
         worker = Worker(world, client.call, options)
         if once:
-            worked = await worker.once()
-            return None if world.metrics.snapshot().get("index_jobs_failed") else worked
+            had_job = await worker.once()
+            return None if world.metrics.snapshot().get("index_jobs_failed") else had_job
         working = asyncio.ensure_future(worker.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, working.cancel)
