@@ -114,6 +114,8 @@ def unpacked(packed: bytes, at: int) -> bytes:
     try:
         if zstandard.frame_content_size(packed) > LARGEST_BYTES:
             raise DamagedSnapshot("it claims to hold too much", at, "rows")
-        return zstandard.ZstdDecompressor().decompress(packed)
+        return zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise DamagedSnapshot(f"zstd: {error}", at, "rows") from None
+    except MemoryError:
+        raise DamagedSnapshot("zstd: it claims to hold more than this machine has memory for", at, "rows") from None

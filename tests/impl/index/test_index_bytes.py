@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
+import zstandard
 from google.protobuf import json_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -357,6 +358,30 @@ def test_a_snapshot_that_was_written_wrong_is_refused_although_its_checksum_hold
     body[at + 3] = value
     with pytest.raises(snapshot.DamagedSnapshot):
         snapshot.decode(bytes(body) + struct.pack(">I", crc32c(bytes(body))))
+
+
+def with_packed_rows(packed: bytes) -> bytes:
+    """Return a snapshot file that has these bytes in the place of its compressed rows, and a checksum that holds."""
+    file = snapshot.HEAD.pack(snapshot.MAGIC, snapshot.VERSION, 20) + snapshot.POSITION.pack(5, 2, 0)
+    file += struct.pack(">Q", len(packed)) + packed + struct.pack(">Q", 1)
+    return file + struct.pack(">I", crc32c(file))
+
+
+@pytest.mark.parametrize("behind", [b"", b"x", zstandard.compress(b"more")])
+def test_nothing_stands_behind_the_compressed_rows(behind):
+    file = with_packed_rows(zstandard.compress(snapshot.stream(ROWS[:1])[0]) + behind)
+    if not behind:
+        assert snapshot.decode(file) == (Position(5, 2, ()), ROWS[:1])
+    else:
+        with pytest.raises(snapshot.DamagedSnapshot, match="unused data"):
+            snapshot.decode(file)
+
+
+def test_rows_that_claim_more_than_memory_holds_are_refused():
+    """A few bytes of zstd may claim to hold up to LARGEST_BYTES. Whether the machine gives so much is its own affair."""
+    claims = bytes.fromhex("28b52ffde0") + struct.pack("<Q", snapshot.LARGEST_BYTES) + bytes.fromhex("010000")
+    with pytest.raises(snapshot.DamagedSnapshot, match="zstd"):
+        snapshot.decode(with_packed_rows(claims))
 
 
 def test_garbage_is_refused_everywhere():
