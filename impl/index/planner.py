@@ -21,6 +21,8 @@ def batches(rows: Rows, now_ns: int, config: Config) -> Iterator[list[Queued]]:
     groups: dict[tuple[int, Unit], list[Queued]] = {}
     full: list[list[Queued]] = []
     for queued in queue.waiting(rows):
+        if queued.level >= len(config.levels):
+            continue  # there were more levels when it came
         level = config.levels[queued.level]
         same = queued.level, unit_of(queued)
         group = groups.setdefault(same, [])

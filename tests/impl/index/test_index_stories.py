@@ -710,6 +710,18 @@ def test_jobs_wait_for_enough_blocks_or_long_enough():
     assert [list(one.plan.source_blocks) for one in story.poll().new_jobs] == [[block(0).id]]
 
 
+def test_waiting_blocks_of_a_level_that_is_no_more_stay_as_they_are():
+    """The levels may be changed while no node runs: rows of the queue may be of one that is not compacted any more."""
+    story = Story()
+    story.add(block(0, level=1))
+    story.add(block(1))
+    fewer = story.config._replace(levels=story.config.levels[:1])
+    with story.machine.kv.snapshot() as rows:
+        (batch,) = planner.batches(rows, (START_S + 999) * 10**9, fewer)
+        assert [queued.ulid for queued in batch] == [block(1).id]
+        assert len(list(planner.batches(rows, (START_S + 999) * 10**9, story.config))) == 2, "and they go on with the level"
+
+
 def test_groups_are_of_one_tenant_shard_and_level():
     story = Story(story_config()._replace(jobs=9))
     for number, (tenant, shard, level) in enumerate([("", 1, 0), ("t", 1, 0), ("", 2, 0), ("", 1, 1), ("", 1, 0)]):
