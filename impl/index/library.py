@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from highwater.impl.codecs.index.messages import (
+    SUCCESS,
     AddBlock,
     GetPlan,
     PollResponse,
@@ -33,7 +34,7 @@ from highwater.impl.index.query import answers
 from highwater.impl.index.query.columns import CACHED_DATASETS, Cache
 from highwater.impl.index.query.matching import COMPAT
 from highwater.impl.index.query.request import InvalidQuery, Query, query_of, unnamed
-from highwater.impl.index.replicated import Result, machine, stamped
+from highwater.impl.index.replicated import Result, machine, stamped, unreadable
 from highwater.impl.index.validate import invalid_block
 from highwater.impl.node_world import NodeWorld, Signal
 from highwater.impl.raft.node import USUAL, Node, Options
@@ -86,7 +87,10 @@ class Index:
 
     async def _proposed(self, command: Any) -> Result:
         """Replicate a command and return its result. Raises InvalidArgument, TooLate, PollAgain, and what `propose` raises."""
-        result: Result = (await self.node.propose(stamped(self.now_ns(), command))).result
+        body = stamped(self.now_ns(), command)
+        if (wrong := unreadable(body)) is not None:
+            raise InvalidArgument(wrong)
+        result: Result = (await self.node.propose(body)).result
         if result.answer.code == OK:
             return result
         raise {INVALID: InvalidArgument, PRECONDITION: TooLate, ABORTED: PollAgain}[result.answer.code](result.answer.text)
@@ -160,7 +164,8 @@ class Index:
             for block in update.compacted_blocks.new_blocks:
                 if (wrong := invalid_block(block)) is not None:
                     raise InvalidArgument(wrong)
-        results = {update.name: update.compacted_blocks for update in request.status_updates}
+        results = {(update.name, update.token): update.compacted_blocks for update in reversed(request.status_updates)
+                   if update.status == SUCCESS}  # of reports of one job, only one has the token; of the same twice the first
         told = [StatusUpdate(name=update.name, token=update.token, status=update.status) for update in request.status_updates]
         deleted = [key for update in request.status_updates for key in update.deleted]
         asked = GetPlan(status_updates=told, assign_jobs_max=request.job_capacity, deleted=deleted)
@@ -169,8 +174,10 @@ class Index:
             response.overdue.extend(await self.overdue())
         return response
 
-    async def _updated(self, asked: Any, results: dict[str, Any]) -> Any:
-        """Let a plan be made, propose it with the results of its jobs, and return what of it had an effect; one at a time."""
+    async def _updated(self, asked: Any, results: dict[tuple[str, int], Any]) -> Any:
+        """Let a plan be made, propose it with the results of its jobs, and return what of it had an effect; one at a time.
+
+        `results`: (name, token) of a job -> its CompactedBlocks."""
         while self.polling is not None:
             await self.polling.wait()
         self.polling = turn = self.world.signals.signal()
@@ -180,7 +187,7 @@ class Index:
             if not plan.ByteSize():
                 return plan  # it changes nothing, so it is no entry
             for part in plan.completed_jobs:
-                part.compacted_blocks.CopyFrom(results[part.state.name])
+                part.compacted_blocks.CopyFrom(results[part.state.name, part.state.token])
             return (await self._proposed(UpdatePlan(term=planned.term, plan_update=plan))).answer.value
         finally:
             self.polling = None

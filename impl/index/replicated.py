@@ -7,6 +7,7 @@ index.
 
 from typing import Any, NamedTuple
 
+from highwater.impl.codecs.codec import Undecodable
 from highwater.impl.codecs.index import entries, snapshot
 from highwater.impl.codecs.index.rows import U64
 from highwater.impl.codecs.index.snapshot import Position
@@ -27,6 +28,19 @@ class Result(NamedTuple):
 def stamped(now_ns: int, command: Any) -> bytes:
     """Return the body of a Raft entry with a command of the index."""
     return U64.pack(now_ns) + entries.entry(command)
+
+
+def unreadable(body: bytes) -> str | None:
+    """Return why the body of a Raft entry cannot be applied, or None.
+
+    A decoder takes messages in messages to a limit, and an entry has a block inside more of them than a request has. An entry
+    above the limit stops each node that comes to it, so none is proposed.
+    """
+    try:
+        entries.command_of(body[U64.size:])
+    except Undecodable as error:
+        return f"the command is nested too deep, or cannot be decoded for another reason: {error}"
+    return None
 
 
 def applied_to(view: View, command: Command, config: Config) -> tuple[View, Result]:

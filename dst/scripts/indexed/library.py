@@ -201,6 +201,9 @@ async def entries_are_checked_when_they_are_applied(alone: Alone) -> None:
              lambda body=body: replicated.applied_to(View(), Command(1, 1, body), SMALL))
     same(replicated.applied_to(View(), Command(1, 1, bytes(8)), SMALL)[1], Result(1, Answer()))
     same(replicated.stamped(5, GetPlan()), bytes(7) + b"\5" + b"\0\0\0\2")
+    same(replicated.unreadable(replicated.stamped(5, GetPlan())), None)
+    same(replicated.unreadable(bytes(8)), "the command is nested too deep, or cannot be decoded for another reason: byte 0, "
+                                          "kind: 0 bytes are too few for an entry")
     nameless = snapshot.encode(snapshot.Position(1, 1, ()), [(b"", b"")])
     says(snapshot.DamagedSnapshot, "byte 0, rows: a key of 0 bytes; keys have 1 to 511", lambda: replicated.load(nameless))
     after, result = replicated.applied_to(View(), Command(3, 2, replicated.stamped(NOW, AddBlock(metadata=block(1)))), SMALL)

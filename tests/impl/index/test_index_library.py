@@ -140,6 +140,28 @@ def test_refusals_are_definite_and_name_the_reason():
     run(work())
 
 
+@pytest.mark.parametrize("token, status", [(999, SUCCESS), (0, IN_PROGRESS)])
+def test_a_job_ends_with_the_result_of_the_report_that_has_its_token(token, status):
+    """A poll reports one job twice: once with the token and a result, then again without it or without a result."""
+    async def work():
+        async with Index.open(worlds("1")["1"], CONFIG, options=FAST) as index:
+            await leads(index)
+            for made in BLOCKS[:2]:
+                await index.add(made)
+            await index.poll(PollRequest(job_capacity=1))
+            answer = await index.poll(PollRequest(job_capacity=1))
+            (job,), (lease,) = answer.compaction_jobs, answer.assignments
+            other = result(job)
+            other.new_blocks[0].id = names.compacted_id(list(job.source_blocks), 1, "other")
+            told = dict(name=job.name, token=lease.token, status=SUCCESS, compacted_blocks=result(job))
+            again = dict(name=job.name, token=token or lease.token, status=status, compacted_blocks=other)
+            await index.poll(PollRequest(status_updates=[told, again]))
+            wanted = result(job).new_blocks[0].id
+            assert texts(await index.get("t", 1, [wanted, other.new_blocks[0].id])) == [wanted]
+
+    run(work())
+
+
 def test_polls_take_turns():
     async def work():
         async with Index.open(worlds("1")["1"], CONFIG, options=FAST) as index:

@@ -8,16 +8,28 @@ from typing import Any
 import pytest
 
 from highwater.impl import errors
-from highwater.impl.codecs.index.messages import CLASSES, decode, encode
+from highwater.impl.codecs.index.messages import (
+    CLASSES,
+    SUCCESS,
+    BlockMeta,
+    DamagedMessage,
+    PollRequest,
+    decode,
+    encode,
+)
 from highwater.impl.index import library, replicated
-from highwater.impl.index.library import Index
+from highwater.impl.index.letters.letter import key_of
+from highwater.impl.index.letters.sweeper import Sweeper
+from highwater.impl.index.library import Index, InvalidArgument
 from highwater.impl.index.query import answers
 from highwater.impl.index.service import codes
 from highwater.impl.index.service.codes import CODES, UNKNOWN, code_of
 from highwater.impl.index.service.limits import Limits
 from highwater.impl.index.service.service import METHODS, Reply, Service
 from highwater.impl.raft import faults
-from tests.impl.index.test_index_library import CONFIG, FAST, first_leader, leads, worlds
+from highwater.impl.stores.memory import MemoryStore
+from highwater.impl.world import World
+from tests.impl.index.test_index_library import CONFIG, FAST, first_leader, leads, result, worlds
 from tests.impl.raft.virtual import run
 from tests.support.metadata_index import block
 
@@ -155,6 +167,58 @@ def test_any_bytes_are_answered_and_only_valid_blocks_change_anything():
                 if reply.code == "INVALID_ARGUMENT" and before:
                     assert replicated.dump(service.index.node.value) == before
         assert {"OK", "INVALID_ARGUMENT", "UNIMPLEMENTED"} <= codes_met
+
+    run(work())
+
+
+def nested(made: Any, depth: int) -> Any:
+    """Return a block with an unknown field that has groups in groups, as deep as this. Raises DamagedMessage."""
+    return decode(BlockMeta, encode(made) + b"\xc3\x0c" * depth + b"\xc4\x0c" * depth)
+
+
+def deepest(takes: Any) -> int:
+    """Return how deep a block may be nested for `takes` to succeed."""
+    depth = 0
+    while True:
+        try:
+            takes(depth + 1)
+        except DamagedMessage:
+            return depth
+        depth += 1
+
+
+def test_a_block_that_is_nested_as_deep_as_a_decoder_takes_stops_no_node():
+    """An entry has the block inside more messages than the request, the letter or the caller had. None must be committed that
+    no node can decode again."""
+    async def work():
+        async with alone() as service:
+            index, store = service.index, MemoryStore()
+            deep = nested(block(1, tenant="t"), deepest(lambda depth: nested(block(1), depth)))
+            with pytest.raises(InvalidArgument, match="nested"):
+                await index.add(deep)
+            await store.create(key_of(deep), encode(deep))
+            world = World(store, index.world.clock, index.world.ids, index.world.metrics)
+            await Sweeper(world, index.add, lambda: True).sweep()
+            (left,) = (await store.list_page("", "")).entries
+            assert left.key.startswith("dlq-rejected/")
+            for number in (2, 3):
+                await index.add(block(number))
+            await index.poll(PollRequest(job_capacity=1))
+            answer = await index.poll(PollRequest(job_capacity=1))
+            (job,), (lease,) = answer.compaction_jobs, answer.assignments
+            done = {"name": job.name, "token": lease.token, "status": SUCCESS, "compacted_blocks": result(job)}
+            body = encode(PollRequest(status_updates=[done]))
+
+            def request(depth: int) -> bytes:
+                done["compacted_blocks"].new_blocks[0].CopyFrom(nested(result(job).new_blocks[0], depth))
+                made = encode(PollRequest(status_updates=[done]))
+                decode(PollRequest, made)
+                return made
+
+            reply = await service.call(PATH["PollCompactionJobsRequest"], request(deepest(request)))
+            assert reply.code == "INVALID_ARGUMENT" and "nested" in reply.text, reply
+            assert (await service.call(PATH["PollCompactionJobsRequest"], body)).code == "OK"
+            assert len(await index.get("t", 1, [result(job).new_blocks[0].id])) == 1 and not index.node.stopped
 
     run(work())
 
