@@ -15,6 +15,7 @@ an Indefinite one the block may be added, or may be later: add it again, which c
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
+from weakref import WeakSet
 
 from highwater.impl.codecs.index.messages import (
     SUCCESS,
@@ -36,11 +37,12 @@ from highwater.impl.index.query.matching import COMPAT
 from highwater.impl.index.query.request import InvalidQuery, Query, query_of, unnamed
 from highwater.impl.index.replicated import Result, machine, stamped, unreadable
 from highwater.impl.index.validate import invalid_block
-from highwater.impl.node_world import NodeWorld, Signal
+from highwater.impl.node_world import Disk, DiskLocked, NodeWorld, Signal
 from highwater.impl.raft.node import USUAL, Node, Options
 
 NS_PER_MS = 1_000_000
 MOST_ANSWER_BYTES = 16 << 20
+OPEN: WeakSet[Disk] = WeakSet()  # the disks of open indexes: a disk's lock keeps out other processes only
 
 
 class InvalidArgument(Definite):
@@ -73,14 +75,20 @@ class Index:
                    options: Options = USUAL) -> AsyncGenerator["Index"]:
         """Open the index in the folder of `world`, and close it at the end of the context.
 
-        Raises ConfigRefused, and what `Node.open` raises.
+        Raises ConfigRefused, DiskLocked also if this process has an index open on that disk, and what `Node.open` raises.
         """
         numbers = config or Config()
-        node = await Node.open(world, me, voters, machine(numbers), options)
+        if world.disk in OPEN:
+            raise DiskLocked("this process has an index open on this disk: close it first, or give another folder")
+        OPEN.add(world.disk)
         try:
-            yield cls(node, world, numbers)
+            node = await Node.open(world, me, voters, machine(numbers), options)
+            try:
+                yield cls(node, world, numbers)
+            finally:
+                await node.close()
         finally:
-            await node.close()
+            OPEN.discard(world.disk)
 
     def now_ns(self) -> int:
         return self.world.clock.now_ms() * NS_PER_MS

@@ -1,7 +1,7 @@
 """The index as a library: one voter that crashes and starts again, and three nodes in one process; in virtual time."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from random import Random
 
 import pytest
@@ -12,6 +12,7 @@ from highwater.impl.index import replicated
 from highwater.impl.index.answers import OK
 from highwater.impl.index.config import Config, ConfigRefused, Level, S
 from highwater.impl.index.library import Index, InvalidArgument, PollAgain, TooLate
+from highwater.impl.node_world import DiskLocked
 from highwater.impl.raft.faults import NotLeader, NotRunning
 from highwater.impl.raft.machine import Command
 from highwater.impl.raft.node import Options
@@ -84,6 +85,26 @@ def test_what_was_added_is_there_after_a_crash_from_the_log_and_from_a_snapshot(
                 assert list(index.node.value.range(b"", None)) == list(before.range(b"", None))
             with pytest.raises(NotRunning):
                 await index.add(BLOCKS[0])
+
+    run(work())
+
+
+def test_one_index_at_a_time_is_open_on_a_disk():
+    """A folder's lock keeps other processes out. Two nodes of one process would write one log, each its own records."""
+    async def work():
+        disk = CrashingDisk()
+        async with Index.open(worlds(disks={"1": disk})["1"], CONFIG, options=FAST) as index:
+            await leads(index)
+            for _ in range(2):
+                with pytest.raises(DiskLocked, match="close it first"):
+                    async with Index.open(worlds(disks={"1": disk})["1"], CONFIG, options=FAST):
+                        pass
+            await index.add(BLOCKS[0])
+        for numbers in (CONFIG._replace(delay_ns=1), CONFIG):
+            with suppress(ConfigRefused):
+                async with Index.open(worlds(disks={"1": disk})["1"], numbers, options=FAST) as index:
+                    await leads(index)
+                    assert texts(await index.get("", 1, [BLOCKS[0].id])) == [BLOCKS[0].id]
 
     run(work())
 
