@@ -36,7 +36,7 @@ from highwater.impl.index.query.columns import CACHED_DATASETS, Cache
 from highwater.impl.index.query.matching import COMPAT
 from highwater.impl.index.query.request import InvalidQuery, Query, query_of, unnamed
 from highwater.impl.index.replicated import Result, machine, stamped, unreadable
-from highwater.impl.index.validate import invalid_block
+from highwater.impl.index.validate import invalid_block, invalid_tenant
 from highwater.impl.node_world import Disk, DiskLocked, NodeWorld, Signal
 from highwater.impl.raft.node import USUAL, Node, Options
 
@@ -123,8 +123,10 @@ class Index:
     async def get(self, tenant: str, shard: int, ulids: list[str], stale: bool = False) -> list[Any]:
         """Return those of these blocks that are in the index, as of this call or later. Any node may be asked.
 
-        Raises InvalidUlid, NotLeader if no leader is known, NotRunning, NodeStopped.
+        Raises InvalidArgument, InvalidUlid, InvalidPartition, NotLeader if no leader is known, NotRunning, NodeStopped.
         """
+        if (wrong := unnameable(tenant, shard)) is not None:
+            raise InvalidArgument(wrong)
         return units.get(await self.rows(stale), tenant, shard, ulids)
 
     async def rows(self, stale: bool = False) -> Rows:
@@ -209,6 +211,17 @@ class Index:
         """Forget Tombstones whose objects are deleted. Raises what `poll` raises."""
         keys = [TombstoneKey(index=one.index, name=tombstones.name_of(one)) for one in several]
         await self._updated(GetPlan(deleted=keys), {})
+
+
+def unnameable(tenant: str, shard: int) -> str | None:
+    """Return why there can be no blocks of this tenant, "" for anonymous ones, and shard, or None."""
+    try:
+        wrong = invalid_tenant(tenant)
+    except UnicodeEncodeError as error:
+        return f"the tenant {tenant!r} is not UTF-8: {error}"
+    if wrong is None and not 0 <= shard < 1 << 32:
+        return f"the shard {shard} is not one from 0 to {(1 << 32) - 1:,}"
+    return wrong
 
 
 def asked(request: Any, semantics: str) -> Query:

@@ -161,6 +161,21 @@ def test_refusals_are_definite_and_name_the_reason():
     run(work())
 
 
+@pytest.mark.parametrize("tenant, shard, why", [
+    ("-", 1, "may not be called"), ("-", -1, "may not be called"), ("a\0", 1, "zero byte"), ("\ud800", 1, "not UTF-8"),
+    ("", -1, "shard"), ("", 1 << 32, "shard")])
+def test_blocks_of_what_is_no_tenant_or_shard_are_refused(tenant, shard, why):
+    """The rows of anonymous blocks have the tenant `-`: a tenant who says so does not get them."""
+    async def work():
+        async with Index.open(worlds("1")["1"], CONFIG, options=FAST) as index:
+            await leads(index)
+            await index.add(BLOCKS[0])
+            with pytest.raises(InvalidArgument, match=why):
+                await index.get(tenant, shard, [BLOCKS[0].id])
+
+    run(work())
+
+
 @pytest.mark.parametrize("token, status", [(999, SUCCESS), (0, IN_PROGRESS)])
 def test_a_job_ends_with_the_result_of_the_report_that_has_its_token(token, status):
     """A poll reports one job twice: once with the token and a result, then again without it or without a result."""
