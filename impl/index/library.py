@@ -15,7 +15,6 @@ an Indefinite one the block may be added, or may be later: add it again, which c
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
-from weakref import WeakSet
 
 from highwater.impl.codecs.index.messages import (
     SUCCESS,
@@ -42,7 +41,7 @@ from highwater.impl.raft.node import USUAL, Node, Options
 
 NS_PER_MS = 1_000_000
 MOST_ANSWER_BYTES = 16 << 20
-OPEN: WeakSet[Disk] = WeakSet()  # the disks of open indexes: a disk's lock keeps out other processes only
+OPEN: set[Disk] = set()  # the disks of open indexes: a disk's lock keeps out other processes only
 
 
 class InvalidArgument(Definite):
