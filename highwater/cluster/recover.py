@@ -34,7 +34,7 @@ async def recover(disk: Disk, cluster: str) -> Content:
     and the same call goes on. Raises what `recoverable` raises, DiskFull, DiskFailed.
     """
     before = await recoverable(disk, cluster)
-    await identity.write(disk, FolderIdentity(cluster, before.node, ()))
+    await identity.write(disk, FolderIdentity(cluster, before.node, (), before.whose.settings if before.whose else ""))
     log, found = await open_log(disk, before.node, (before.snapshot.index, before.snapshot.term))
     alone = Entry(found.term + 1, MEMBERS, members.encoded(Members((before.node,))))
     await log.write([Save(1, found.term + 1, before.node, last_index(found.log) + 1, (alone,))])

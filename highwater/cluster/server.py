@@ -167,8 +167,9 @@ def known_by(settings: Settings) -> Level:
 async def running(settings: Settings, disk: Disk | None = None, step: core.Step = core.step) -> AsyncGenerator[Server]:
     """Give one running process of a cluster, and close it at the end of the context.
 
-    `disk` takes the place of that of the folder. Raises DiskLocked, OtherNode, Damaged, OtherVersion, AddressInUse,
-    NotEncrypted, DiskFull, DiskFailed; then nothing in the folder was changed, except that a new one may have its identity.
+    `disk` takes the place of that of the folder. Raises DiskLocked, OtherNode, OtherSettings, Damaged, OtherVersion,
+    AddressInUse, NotEncrypted, DiskFull, DiskFailed; then nothing in the folder was changed, except that a new one may have
+    its identity.
     """
     if settings.node not in settings.nodes:
         raise BadRequest(f"node {settings.node!r} is none of the nodes {', '.join(settings.nodes)}")
@@ -177,10 +178,12 @@ async def running(settings: Settings, disk: Disk | None = None, step: core.Step 
     counters = Counters()
     folder = FolderDisk(settings.folder)
     timed = status.timed(disk or folder, counters, time.perf_counter)
-    mine = FolderIdentity(settings.cluster, settings.node, () if settings.join else tuple(sorted(settings.nodes)))
+    of_machine = settings.service.machine.settings
+    voters = () if settings.join else tuple(sorted(settings.nodes))
+    mine = FolderIdentity(settings.cluster, settings.node, voters, of_machine)
     others = {name: address for name, address in settings.nodes.items() if name != settings.node}
     net = StreamNet(Identity(settings.cluster, settings.node, known_by(settings), Ulids().new_id(),
-                             str(settings.nodes[settings.node])), others, counters, settings.tls, settings.limits)
+                             str(settings.nodes[settings.node]), of_machine), others, counters, settings.tls, settings.limits)
     world = NodeWorld(timed, net, SystemClock(), SystemSignals(), Ulids(), counters)
     node = None
     try:
@@ -188,8 +191,7 @@ async def running(settings: Settings, disk: Disk | None = None, step: core.Step 
         known = await identity.check(timed, mine)
         node = await Node.open(world, settings.node, (known or mine).voters, settings.service.machine, settings.options,
                                following_members(status.logging_roles(step), net))
-        if known is None:
-            await identity.write(timed, mine)
+        await identity.take(timed, mine, known)
         server = Server(settings, node, net, counters)
         net.serve, net.level = server.serve, lambda: node.level
         await net.start(listen, settings.insecure)

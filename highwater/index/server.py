@@ -137,8 +137,8 @@ async def awaited(task: Task[None]) -> None:
 async def running(settings: Settings) -> AsyncGenerator[Server]:
     """Give one running process of an index, and close it at the end of the context.
 
-    Raises ConfigRefused, DiskLocked, OtherNode, Damaged, OtherVersion, AddressInUse, NotEncrypted, BadCertificate, DiskFull,
-    DiskFailed.
+    Raises ConfigRefused, DiskLocked, OtherNode, OtherSettings, Damaged, OtherVersion, AddressInUse, NotEncrypted,
+    BadCertificate, DiskFull, DiskFailed.
     """
     checked(settings.config)
     check_encrypted(settings.api.host, loaded(settings.files) if settings.files else None, settings.insecure)
@@ -170,15 +170,15 @@ async def alone(settings: Settings) -> AsyncGenerator[tuple[Node, Counters]]:
     """Give an open node without others, and without a socket."""
     counters, folder = Counters(), FolderDisk(settings.folder)
     disk = status.timed(folder, counters, time.perf_counter)
-    mine = FolderIdentity(settings.cluster, settings.node, (settings.node,))
+    replicated = machine(settings.config)
+    mine = FolderIdentity(settings.cluster, settings.node, (settings.node,), replicated.settings)
     world = NodeWorld(disk, LocalNet(settings.node, {}), SystemClock(), SystemSignals(), Ulids(), counters)
     try:
         await disk.lock()
         known = await identity.check(disk, mine)
-        node = await Node.open(world, settings.node, (known or mine).voters, machine(settings.config), settings.options)
+        node = await Node.open(world, settings.node, (known or mine).voters, replicated, settings.options)
         try:
-            if known is None:
-                await identity.write(disk, mine)
+            await identity.take(disk, mine, known)
             async with raising(node, lambda peer: None):  # it has no peers
                 yield node, counters
         finally:

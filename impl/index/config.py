@@ -1,7 +1,8 @@
 """Safety: sources are deleted only after every retry of them is refused, and after every query that may name them is over. So
 the delay is longer than the horizon and than a query, or refused.
 
-These numbers are part of what a log entry means. They are equal on all nodes, and are changed on all at once, while none runs.
+These numbers are part of what a log entry means. They are equal on all nodes, and stay as they are: `settings` goes into the
+identity of a node's folder and into the handshakes of nodes. An index with other numbers is made of a backup.
 """
 
 from typing import NamedTuple
@@ -39,6 +40,17 @@ class Config(NamedTuple):
     query_ns: int = 3600 * S  # for so long at most a reader reads objects of an answer, and by what clocks of leaders differ
 
 
+NOT_APPLIED = ("retry_ns", "query_ns")  # what writers and readers go by
+LONGEST_NS = 100 * 365 * DAY
+
+
+def settings(config: Config) -> str:
+    """Return the numbers that decide how an entry is applied, as text."""
+    levels = ",".join(f"{level.blocks}:{level.age_ns}" for level in config.levels)
+    numbers = {**config._asdict(), "levels": levels}
+    return " ".join(f"{name}={value}" for name, value in numbers.items() if name not in NOT_APPLIED)
+
+
 def checked(config: Config) -> Config:
     """Return the configuration. Raises ConfigRefused."""
     if config.delay_ns <= config.horizon_ns:
@@ -51,6 +63,10 @@ def checked(config: Config) -> Config:
                  "failures"):
         if getattr(config, name) < 1:
             raise ConfigRefused(f"{name} is {getattr(config, name)}, and has to be positive")
+    times = [(name, value) for name, value in config._asdict().items() if name.endswith("_ns")]
+    for name, value in (*times, *(("age_ns of a level", level.age_ns) for level in config.levels)):
+        if value > LONGEST_NS:
+            raise ConfigRefused(f"{name} is {value}, and may be {LONGEST_NS} at most, which are 100 years")
     if config.horizon_ns < config.retry_ns:
         raise ConfigRefused(f"horizon_ns {config.horizon_ns} is below retry_ns {config.retry_ns}: a block would be refused "
                             "while its writer still tries to add it; set a longer horizon")

@@ -37,6 +37,8 @@ from highwater.impl.index.query.request import InvalidQuery, Query, query_of, un
 from highwater.impl.index.replicated import Result, machine, stamped, unreadable
 from highwater.impl.index.validate import invalid_block, invalid_tenant
 from highwater.impl.node_world import Disk, DiskLocked, NodeWorld, Signal
+from highwater.impl.raft import identity
+from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.node import USUAL, Node, Options
 
 NS_PER_MS = 1_000_000
@@ -71,18 +73,24 @@ class Index:
     @classmethod
     @asynccontextmanager
     async def open(cls, world: NodeWorld, config: Config | None = None, me: str = "1", voters: Iterable[str] = ("1",),
-                   options: Options = USUAL) -> AsyncGenerator["Index"]:
+                   options: Options = USUAL, cluster: str = "main") -> AsyncGenerator["Index"]:
         """Open the index in the folder of `world`, and close it at the end of the context.
 
-        Raises ConfigRefused, DiskLocked also if this process has an index open on that disk, and what `Node.open` raises.
+        `cluster`: the name of the index, which its folders keep. Raises ConfigRefused, DiskLocked also if this process has an
+        index open on that disk, OtherNode, OtherSettings, and what `Node.open` raises.
         """
-        numbers = config or Config()
+        numbers, names = config or Config(), tuple(sorted(voters))
+        replicated = machine(numbers)
+        mine = FolderIdentity(cluster, me, names, replicated.settings)
         if world.disk in OPEN:
             raise DiskLocked("this process has an index open on this disk: close it first, or give another folder")
         OPEN.add(world.disk)
         try:
-            node = await Node.open(world, me, voters, machine(numbers), options)
+            await world.disk.lock()
+            known = await identity.check(world.disk, mine)
+            node = await Node.open(world, me, (known or mine).voters, replicated, options)
             try:
+                await identity.take(world.disk, mine, known)
                 yield cls(node, world, numbers)
             finally:
                 await node.close()

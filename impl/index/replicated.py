@@ -12,7 +12,7 @@ from highwater.impl.codecs.index import entries, snapshot
 from highwater.impl.codecs.index.rows import U64
 from highwater.impl.codecs.index.snapshot import Position
 from highwater.impl.index.answers import Answer
-from highwater.impl.index.config import Config, checked
+from highwater.impl.index.config import Config, checked, settings
 from highwater.impl.index.kv import InvalidKey, View, Writing
 from highwater.impl.index.machine import Entry, applied, apply_entry
 from highwater.impl.raft.machine import Command, Machine
@@ -74,4 +74,5 @@ def load(content: bytes) -> View:
 def machine(config: Config) -> Machine:
     """Return the index as a machine for a node of Raft. Raises ConfigRefused."""
     numbers = checked(config)
-    return Machine(View(), lambda view, command: applied_to(view, command, numbers), dump, load, entries.LEVEL)
+    return Machine(View(), lambda view, command: applied_to(view, command, numbers), dump, load, entries.LEVEL,
+                   settings=settings(numbers))

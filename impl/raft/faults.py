@@ -21,6 +21,10 @@ class OtherNode(FolderRefused):
     """The folder belongs to another node."""
 
 
+class OtherSettings(FolderRefused):
+    """The entries in the folder were applied with other settings of the machine."""
+
+
 class OtherVersion(FolderRefused):
     """Another version of highwater wrote the file, in a form that this one does not know."""
 

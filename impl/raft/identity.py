@@ -1,14 +1,16 @@
-"""Safety: a node never goes on in the folder of another cluster, or begins with other voters than it did before.
+"""Safety: a node never goes on in the folder of another cluster, with other voters, or with a machine of other settings.
 
-A folder's identity: a file of JSON that names the cluster, the node and the voters of the beginning. It is written when the
-node is first opened there, before it says anything to others. A node that joined later began with no voters.
+A folder's identity: a file of JSON that names the cluster, the node, the voters of the beginning and the settings of its
+machine. It is written when the node is first opened there, before it says anything to others. A node that joined later began
+with no voters. After a restart the log behind the snapshot is applied again. With other settings the node would then have
+another state than it has told of.
 """
 
 import json
 from typing import NamedTuple
 
 from highwater.impl.node_world import Disk
-from highwater.impl.raft.faults import Damaged, OtherNode
+from highwater.impl.raft.faults import Damaged, OtherNode, OtherSettings
 
 FILE, TEMPORARY = "identity", "identity.tmp"
 
@@ -19,10 +21,11 @@ class FolderIdentity(NamedTuple):
     cluster: str
     node: str
     voters: tuple[str, ...]  # sorted; () of a node that joined, or was recovered
+    settings: str = ""  # of the machine; "": it has none, or they are not known
 
 
 async def check(disk: Disk, mine: FolderIdentity) -> FolderIdentity | None:
-    """Return the folder's identity; None if it has none yet. Changes nothing. Raises OtherNode, Damaged."""
+    """Return the folder's identity; None if it has none yet. Changes nothing. Raises OtherNode, OtherSettings, Damaged."""
     if FILE not in await disk.names():
         return None
     found = decoded(await disk.read(FILE))
@@ -36,7 +39,25 @@ async def check(disk: Disk, mine: FolderIdentity) -> FolderIdentity | None:
         raise OtherNode(f"{FILE}: the nodes of the group are {', '.join(found.voters)}, and this node was given "
                         f"{', '.join(mine.voters)}: two groups could lead at once; name the same nodes; those that joined "
                         "later are known from the log")
+    if found.settings and mine.settings and (other := difference(found.settings, mine.settings)):
+        raise OtherSettings(f"{FILE}: the folder's entries were applied with {other[0]}, and this node was given {other[1]}: "
+                            "give what it had; other settings need a new cluster, made of a backup")
     return found
+
+
+async def take(disk: Disk, mine: FolderIdentity, known: FolderIdentity | None) -> None:
+    """Give the folder this identity where `check` found none, or no settings."""
+    if known is None or (mine.settings and not known.settings):
+        await write(disk, mine if known is None else known._replace(settings=mine.settings))
+
+
+def difference(theirs: str, mine: str) -> tuple[str, str] | None:
+    """Return those of the settings "name=value .." that differ, on each side; None if all are equal."""
+    one, other = theirs.split(), mine.split()
+    if sorted(one) == sorted(other):
+        return None
+    only = [" ".join(of for of in those if of not in rest) for those, rest in ((one, other), (other, one))]
+    return only[0] or "no others", only[1] or "no others"
 
 
 async def write(disk: Disk, mine: FolderIdentity) -> None:
@@ -51,6 +72,7 @@ async def write(disk: Disk, mine: FolderIdentity) -> None:
 def decoded(data: bytes) -> FolderIdentity:
     try:
         found = json.loads(data)
-        return FolderIdentity(str(found["cluster"]), str(found["node"]), tuple(map(str, found["voters"])))
+        return FolderIdentity(str(found["cluster"]), str(found["node"]), tuple(map(str, found["voters"])),
+                              str(found.get("settings", "")))
     except (ValueError, KeyError, TypeError) as error:
         raise Damaged(FILE, 0, f"it does not name a cluster and a node: {error!r}") from error

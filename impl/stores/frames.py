@@ -3,9 +3,9 @@
 Frames over asyncio's streams: u32 length and the body, big-endian. The first frame of a connection is a hello: the magic, u16
 version of the handshake, the level that the receiver must know, the highest level that the sender knows (impl/level.py, two u16
 each), u8 number of texts, and the texts: the purpose, the cluster, the sender, whom it takes the receiver for, the sender's
-process, and where it is dialled. The receiver answers with a welcome (u8 1, the highest level that it knows, its texts) or with
-the reason of its refusal (u8 0, a text), and then closes the connection. So it does after a frame that is longer than allowed,
-too.
+process, where it is dialled, and the settings of its machine, which an older highwater does not say. The receiver answers with
+a welcome (u8 1, the highest level that it knows, its texts) or with the reason of its refusal (u8 0, a text), and then closes
+the connection. So it does after a frame that is longer than allowed, too.
 
 A later highwater may have further texts: a reader leaves out those that it does not know. So all versions from 2 on read each
 other's levels, and a refusal names both.
@@ -47,6 +47,7 @@ class Hello(NamedTuple):
     to: str  # the node that the sender wants; "": any
     instance: str  # of the sender's process: two processes never have the same one
     address: str = ""  # where a node is dialled; "" of a client
+    settings: str = ""  # of a node's machine; "": it has none, or does not say
 
 
 class Welcome(NamedTuple):
@@ -82,11 +83,11 @@ def counted_to(texts: tuple[str, ...]) -> bytes:
     return bytes([len(texts)]) + texts_to(texts)
 
 
-def counted_of(data: bytes, number: int) -> tuple[str, ...]:
-    """Return the first texts of at least so many, after their number. Raises Malformed."""
-    if not data or data[0] < number:
-        raise Malformed(f"a handshake of {data[0] if data else 0} texts: it has {number} at least")
-    return texts_of(data[1:], data[0])[:number]
+def counted_of(data: bytes, least: int, most: int) -> tuple[str, ...]:
+    """Return the first texts of at least so many, after their number; further ones are left out. Raises Malformed."""
+    if not data or data[0] < least:
+        raise Malformed(f"a handshake of {data[0] if data else 0} texts: it has {least} at least")
+    return texts_of(data[1:], data[0])[:most]
 
 
 def texts_of(data: bytes, number: int) -> tuple[str, ...]:
@@ -119,7 +120,8 @@ def hello_of(data: bytes | None) -> Hello:
                                "same version of highwater on both")
     wanted, end = level_at(data, begin)
     known, end = level_at(data, end)
-    return Hello(wanted, known, *counted_of(data[end:], len(Hello._fields) - 2))
+    most = len(Hello._fields) - 2
+    return Hello(wanted, known, *counted_of(data[end:], most - 1, most))
 
 
 def level_at(data: bytes, start: int) -> tuple[Level, int]:
@@ -142,7 +144,8 @@ async def introduce(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
     if answer[0] != ACCEPTED:
         raise HandshakeRefused(texts_of(answer[1:], 1)[0])
     known, end = level_at(answer, 1)
-    return Welcome(known, *counted_of(answer[end:], len(Welcome._fields) - 1))
+    texts = len(Welcome._fields) - 1
+    return Welcome(known, *counted_of(answer[end:], texts, texts))
 
 
 async def read_hello(reader: asyncio.StreamReader) -> Hello:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from highwater.impl.errors import Definite
 from highwater.impl.level import FIRST, Level
 from highwater.impl.node_world import Message
+from highwater.impl.raft.identity import difference
 from highwater.impl.stores import frames
 from highwater.impl.stores.certificates import Tls, check_encrypted, names_host, reason
 from highwater.impl.stores.frames import CLIENT, PEER, HandshakeRefused, Hello, Malformed, Welcome
@@ -57,6 +58,7 @@ class Identity(NamedTuple):
     known: Level  # the highest level that it knows
     instance: str  # of this process
     address: str = ""  # where others dial it
+    settings: str = ""  # of its machine
 
 
 class Limits(NamedTuple):
@@ -250,7 +252,8 @@ class StreamNet:
 
     def hello(self, purpose: str, to: str) -> Hello:
         mine = self.identity
-        return Hello(self.level(), mine.known, purpose, mine.cluster, mine.node, to, mine.instance, mine.address)
+        return Hello(self.level(), mine.known, purpose, mine.cluster, mine.node, to, mine.instance, mine.address,
+                     mine.settings if purpose == PEER else "")
 
     def known_of(self, peer: str) -> Level | None:
         """Return the highest level that a peer knows; None if there is no connection to it."""
@@ -286,6 +289,9 @@ class StreamNet:
         if hello.purpose != PEER or not hello.sender or address is None:
             raise HandshakeRefused(f"{hello.purpose} {hello.sender!r} is none of the nodes that node {mine.node!r} knows: "
                                    f"{', '.join(sorted(self.links))}")
+        if hello.settings and mine.settings and (other := difference(hello.settings, mine.settings)):
+            raise HandshakeRefused(f"the machine of node {hello.sender!r} has {other[0]}, and that of node {mine.node!r} has "
+                                   f"{other[1]}: give all nodes the same")
         host = address.host
         if self.tls and not names_host(writer.get_extra_info("peercert"), host):
             raise HandshakeRefused(f"the certificate does not name {host}, where node {hello.sender!r} is")
