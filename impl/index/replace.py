@@ -71,13 +71,24 @@ def replace(rows: Transaction, plan: Any, blocks: list[Any], index: int, now_ns:
     late: dict[str, list[Block]] = {}  # tenant -> blocks of dropped units
     for block in blocks:
         named = Block(block.id, block.shard, tenant_of(block))
-        if removed.is_dropped(rows, unit_of(named)):
+        if is_dropped(rows, named, now_ns, config):
             late.setdefault(named.tenant, []).append(named)
             continue
         units.insert(rows, unit_of(named), block, index)
         queue.enqueue(rows, named, block.compaction_level, index, now_ns, config)
     for tenant, several in late.items():
         bury(rows, several, f"{plan.name}-dropped-T{tenant}", plan.compaction_level + 1, index, now_ns)
+
+
+def is_dropped(rows: Rows, block: Block, now_ns: int, config: Config) -> bool:
+    """Return whether a result must not become visible, because retention has dropped its unit.
+
+    Once the horizon refuses the unit's blocks it may be forgotten as dropped, while its tombstone is still there and would
+    delete the result's object. A job has such a result if an operator has added its source past the horizon.
+    """
+    unit = unit_of(block)
+    return removed.is_dropped(rows, unit) or (
+        removed.is_too_old(block.ulid, now_ns, config) and tombstones.names_unit(rows, unit))
 
 
 def bury(rows: Transaction, blocks: list[Block], name: str, level: int, index: int, now_ns: int) -> None:

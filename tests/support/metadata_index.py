@@ -115,10 +115,11 @@ class Story:
         return tuple(TombstoneKey(index=one.index, name=tombstones.name_of(one)) for one in several)
 
     def listed(self, message: Any) -> list[tuple[str, str]]:
-        """List the objects below the prefix of a unit's tombstone, with their ULIDs."""
+        """List the objects below the prefixes of a unit's tombstone, with their ULIDs."""
         told = message.shard
-        prefix = f"blocks/{told.shard}/{told.tenant}/" if told.tenant else f"segments/{told.shard}/anonymous/"
-        return [(key.split("/")[3], key) for key in sorted(self.objects) if key.startswith(prefix)]
+        prefixes = (f"blocks/{told.shard}/{told.tenant or 'anonymous'}/",
+                    *(() if told.tenant else (f"segments/{told.shard}/anonymous/",)))
+        return [(key.split("/")[3], key) for key in sorted(self.objects) if key.startswith(prefixes)]
 
     def truncate(self, *several: Unit, version: int | None = None, made_in: int | None = None) -> Answer:
         """Drop units as they are now, or as they were at a version."""

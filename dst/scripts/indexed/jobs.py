@@ -113,7 +113,10 @@ async def blocks_wait_for_their_jobs(alone: Alone) -> None:
     same((first, queue.block_of(first)), (Queued(4, ulid(4), NOW + 4, 1, 1, "t"), Block(ulid(4), 1, "t")))
     same(batches(NOW + 7 + 30 * S - 1), [[5, 8], [4, 6, 10]])
     same(batches(NOW + 7 + 30 * S), [[5, 8], [7], [4, 6, 10]])
+    same(batches(NOW + 11 + 60 * S - 1), [[5, 8], [7], [12], [4, 6, 10]])
     same(batches(NOW + 11 + 60 * S), [[5, 8], [7], [12], [4, 6, 10], [11]])
+    queue.enqueue(rows, Block(ulid(13), 1, "u"), 1, 13, NOW + 13 + 60 * S, config)  # it joins one that has waited long enough
+    same(batches(NOW + 13 + 60 * S), [[5, 8], [7], [12], [4, 6, 10], [11, 13]])
     state, plan = planner.planned([*queue.waiting(rows)][:3:2], NOW)
     same((state.name, plan.name, state.added_at, state.compaction_level, state.status), (plan.name, state.name, NOW, 1,
         UNASSIGNED))

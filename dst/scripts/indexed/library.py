@@ -27,6 +27,7 @@ from highwater.impl.index.config import Config, ConfigRefused, Level, S
 from highwater.impl.index.kv import MemoryKV, View, under
 from highwater.impl.index.library import Index, InvalidArgument, PollAgain, TooLate
 from highwater.impl.index.machine import Entry, EntryMissing, Machine
+from highwater.impl.index.removed import is_dropped
 from highwater.impl.index.replicated import Result
 from highwater.impl.index.tombstones import all_of
 from highwater.impl.raft.faults import LeadershipLost, NotLeader
@@ -77,6 +78,29 @@ async def a_block_is_added_once_and_read(alone: Alone) -> None:
     same(units.times(index.node.value, unit), Times(1000, 2000, 2))
     same(units.ids(index.node.value, unit), [ulid(1), ulid(2)])
     same([*units.visible(index.node.value)], [(unit, ulid(1)), (unit, ulid(2)), (unit._replace(shard=2), ulid(1))])
+
+
+async def a_name_that_no_tenant_has_is_refused(alone: Alone) -> None:
+    """Anonymous blocks have the name `-` in rows. Who asks for a tenant of that name is not shown them."""
+    index = opened(alone)
+    await index.add(block(1))
+    for tenant, text in (("-", "the tenant may not be called '-'"), ("anonymous", "the tenant may not be called 'anonymous'"),
+                         ("a\0", "the tenant 'a\\x00' has a zero byte or a slash"),
+                         ("x" * 151, "the tenant's name has 151 bytes; 150 are allowed")):
+        raised = await alone.raises(InvalidArgument, index.get(tenant, 1, [ulid(1)]))
+        same(str(raised), text)
+    same(([of.id for of in await index.get("", 1, [ulid(1)])], index.node.reads), ([ulid(1)], 1))
+
+
+async def blocks_of_several_windows_are_read(alone: Alone) -> None:
+    """Each unit has strings of its own, so the same number is another string there."""
+    index = opened(alone)
+    made = [block(1, tenant="t", data=("x",)), block(2, WINDOW_S, tenant="t", data=("y",)), block(3, tenant="t", data=("z",))]
+    for one in made:
+        await index.add(one)
+    for several in (made, made[::-1]):
+        found = await index.get("t", 1, [one.id for one in several])
+        same([told(of) for of in found], [told(rewritten(one)) for one in several])
 
 
 def rewritten(made: Any) -> Any:
@@ -316,10 +340,56 @@ async def a_unit_is_dropped_as_it_was_read(alone: Alone) -> None:
     await refused(alone, index, block(1), f"retention has dropped the unit of block {ulid(1)}", TooLate)
     await refused(alone, index, block(5), f"retention has dropped the unit of block {ulid(5)}", TooLate)
     same(await index.get("", 1, [ulid(1)]), [])
+    same([*under(index.node.value, row.index_key(Unit(Partition(SIX), "", 1)))], [], "the rows of the unit")
 
 
 def tombstones_of(index: Any) -> list[Any]:
     return [*all_of(index.node.value)]
+
+
+async def a_unit_that_is_to_be_deleted_takes_no_block_past_the_horizon(alone: Alone) -> None:
+    """While retention's drop is known, and after it is forgotten, until the objects are deleted."""
+    index = opened(alone)
+    await index.add(block(1))
+    await index.add(block(2, tenant="t"))
+    await index.truncate(Truncate(term=1, tombstones=[unit_tombstone()]))
+    refusal = f"retention has dropped the unit of block {ulid(3)}"
+    await refused(alone, index, block(3), refusal, TooLate, past_horizon=True)
+    (stored,) = tombstones_of(index)
+    for second, known in ((WINDOW_S, True), (WINDOW_S + 200, False)):
+        at(alone, second)
+        await index.truncate(Truncate(term=1))
+        same(is_dropped(index.node.value, Unit(Partition(SIX), "", 1)), known)
+        await refused(alone, index, block(3), refusal, TooLate, past_horizon=True)
+    await index.add(block(4, tenant="t"), past_horizon=True)
+    await index.confirm([stored.message])
+    await index.add(block(3), past_horizon=True)
+    same([one for _, one in units.visible(index.node.value)], [ulid(3), ulid(2), ulid(4)])
+    index = opened(alone)
+    await index.add(block(1))
+    await index.truncate(Truncate(term=1, tombstones=[unit_tombstone()]))
+    at(alone, 300)
+    await index.confirm([tombstones_of(index)[0].message])
+    same(tombstones_of(index), [])
+    await refused(alone, index, block(3), refusal, TooLate, past_horizon=True)
+
+
+async def several_units_are_dropped_by_one_command(alone: Alone) -> None:
+    """Blocks of all levels go with their unit, and do not wait any more."""
+    index = opened(alone)
+    for number, tenant, level in ((1, "t", 0), (2, "t", 1), (3, "u", 0), (4, "", 0), (5, "", 1)):
+        await index.add(block(number, tenant=tenant, level=level))
+    await index.truncate(Truncate(term=1, tombstones=[unit_tombstone(tenant="u", version=2)]))
+    same(len([*units.visible(index.node.value)]), 5, "a unit that is older than it was read stays")
+    await index.truncate(Truncate(term=1, tombstones=[unit_tombstone(tenant="t", version=2), unit_tombstone(tenant="u"),
+                                                      unit_tombstone(version=1)]))
+    same([one for _, one in units.visible(index.node.value)], [ulid(4), ulid(5)])
+    same([row.queued_of(*one).ulid for one in under(index.node.value, row.QUEUE)], [ulid(4), ulid(5)])
+    same([(one.index, one.name) for one in tombstones_of(index)],
+         [(7, f"2025-06-20 06:00:00 (6h0m0s)-T{of}-S1") for of in ("t", "u")])
+    at(alone, 300)
+    await index.confirm([one.message for one in tombstones_of(index)])
+    same(tombstones_of(index), [])
 
 
 async def a_truncation_that_names_no_unit_is_refused(alone: Alone) -> None:
@@ -373,8 +443,10 @@ async def a_dropped_unit_is_forgotten_late(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    a_block_is_added_once_and_read, many_blocks_are_read, the_times_of_a_unit_widen, bad_blocks_are_refused,
+    a_block_is_added_once_and_read, a_name_that_no_tenant_has_is_refused,
+    blocks_of_several_windows_are_read, many_blocks_are_read, the_times_of_a_unit_widen, bad_blocks_are_refused,
     bad_datasets_are_refused, the_horizon_refuses_what_is_older, entries_are_checked_when_they_are_applied,
     a_state_is_dumped_and_loaded, a_machine_takes_each_entry_once, an_index_is_opened_on_its_folder,
     answers_that_nobody_knows_are_raised, numbers_that_break_a_promise_are_refused, a_unit_is_dropped_as_it_was_read,
+    a_unit_that_is_to_be_deleted_takes_no_block_past_the_horizon, several_units_are_dropped_by_one_command,
     a_truncation_that_names_no_unit_is_refused, a_dropped_unit_is_forgotten_late)

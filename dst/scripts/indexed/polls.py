@@ -27,6 +27,7 @@ from highwater.impl.index.config import Level, S
 from highwater.impl.index.kv import Writing, under
 from highwater.impl.index.library import InvalidArgument, PollAgain
 from highwater.impl.index.plan_update import waiting_for
+from highwater.impl.index.replicated import machine
 from highwater.impl.raft.faults import LeadershipLost
 
 NOW = START_S * S
@@ -223,6 +224,37 @@ async def a_worker_that_ends_a_job_gets_no_job_that_is_over(alone: Alone) -> Non
     same(known(index), [ulid(1)])
 
 
+async def a_result_counts_with_the_token_that_it_was_reported_with(alone: Alone) -> None:
+    """A worker has a job, loses it, and has it again. It reports both leases in one poll, in either order."""
+    for is_first in (True, False):
+        for status in (SUCCESS, IN_PROGRESS):
+            index = opened(alone, ONE)
+            await index.add(block(1))
+            job, before = await handed(alone, index, 2)
+            at(alone, 40)
+            token = (await poll(index)).assignments[0].token
+            check(token != before, "the job is handed out again")
+            lost = report(job, status, before, (result_of(job, 5, ("lost",)),) if status == SUCCESS else ())
+            reports = [report(job, SUCCESS, token, (result_of(job, 5, ("right",)),)), lost]
+            await poll(index, 0, *(reports if is_first else reports[::-1]))
+            same([of.string_table[of.datasets[0].name] for of in await index.get("", 1, known(index))], ["right"])
+
+
+async def blocks_of_a_level_that_is_compacted_no_more_wait(alone: Alone) -> None:
+    """An operator has set fewer levels, while no node ran, than there were when the blocks came."""
+    index = opened(alone, ONE)
+    await index.add(block(1, tenant="t", level=1))
+    await index.add(block(2, tenant="t"))
+    for levels, level in ((ONE.levels[:1], 0), ((), None), (ONE.levels, 1)):
+        index.node.machine = machine(ONE._replace(levels=levels))
+        at(alone, 100)
+        plan = (await index._proposed(GetPlan(assign_jobs_max=1))).answer.value
+        same([part.plan.compaction_level for part in plan.new_jobs], [] if level is None else [0])
+    plan = (await index._proposed(GetPlan(assign_jobs_max=2))).answer.value
+    same([part.plan.compaction_level for part in plan.new_jobs], [0, 1])
+    same([one.level for one in waiting(index)], [1, 0])
+
+
 async def a_report_after_the_lease_keeps_the_job(alone: Alone) -> None:
     """Nobody else has the job yet. It takes no room from the jobs that the worker asks for, and it does not pause."""
     for is_heard in (True, False):
@@ -351,6 +383,63 @@ async def a_job_carries_tombstones_until_one_is_confirmed(alone: Alone) -> None:
     same(((await poll(index, 0)).ByteSize(), index.node.reads), (0, reads))
 
 
+async def a_tombstone_that_jobs_carry_in_vain_is_overdue(alone: Alone) -> None:
+    """Each job ends without a word of it. After two jobs the index's own deleter takes it, and no third job does."""
+    index = opened(alone, ONE._replace(jobs=1))
+    await index.add(block(1))
+    job, token = await handed(alone, index, 2)
+    await poll(index, 0, report(job, SUCCESS, token, (result_of(job, 5),)))
+    carried = []
+    for number, second in ((2, 210), (3, 220), (4, 230)):
+        await index.add(block(number, 205))
+        job, token = await handed(alone, index, second)
+        carried.append([(one.handed_out, one.job == job.name) for one in job.tombstones])
+        same((await index.overdue()) == [], number < 4, "what is carried is not overdue")
+        await poll(index, 0, report(job, SUCCESS, token, (result_of(job, 5),)))
+    same(carried, [[(1, True)], [(2, True)], []])
+    reads = index.node.reads
+    (stored,) = await index.overdue()
+    same((stored.handed_out, index.node.reads), (2, reads + 1), "it is read as of now")
+
+
+async def what_is_deleted_may_be_told_with_any_report(alone: Alone) -> None:
+    """A worker that goes on with a job, one that has lost its job, and one that has none tell what they have deleted."""
+    for status, is_named in ((IN_PROGRESS, True), (UNASSIGNED, True), (UNASSIGNED, False)):
+        index = opened(alone, ONE)
+        await index.add(block(1))
+        job, token = await handed(alone, index, 2)
+        await poll(index, 0, report(job, SUCCESS, token, (result_of(job, 5),)))
+        (stored,) = tombstones.all_of(index.node.value)
+        await index.add(block(2, 205))
+        job, token = await handed(alone, index, 210)
+        same([one.index for one in job.tombstones], [stored.index])
+        told = report(job, status, token, (), tuple(job.tombstones))
+        await poll(index, 0, told if is_named else {"deleted": told["deleted"]})
+        same([*tombstones.all_of(index.node.value)], [])
+
+
+async def jobs_of_a_higher_level_end_without_a_result(alone: Alone) -> None:
+    """One is given up, and its sources wait at its level; one ends with its unit."""
+    config = SMALL._replace(levels=(Level(1, S), Level(1, S)), failures=1, jobs=1)
+    unit = {"name": "2025-06-20 06:00:00 (6h0m0s)-Tt-S1", "timestamp": NOW, "duration": WINDOW_S * S, "shard": 1, "tenant": "t",
+            "unit_version": 1}
+    for is_dropped in (True, False):
+        index = opened(alone, config)
+        await index.add(block(1, tenant="t", level=1))
+        job, token = await handed(alone, index, 2)
+        same(job.compaction_level, 1)
+        if is_dropped:
+            await index.truncate(Truncate(term=1, tombstones=[{"shard": unit}]))
+            same(([*jobs.states(index.node.value)], waiting(index)), ([], []))
+        else:
+            await poll(index, 0, report(job, IN_PROGRESS, token))
+            await index.add(block(2, tenant="t"))
+            at(alone, 30)
+            await poll(index, 1)
+            same([one.name for one in jobs.states(index.node.value)], [job_name("t", 1, 0, [ulid(2)])])
+            same([(one.ulid, one.level, one.tenant, one.shard) for one in waiting(index)], [(ulid(1), 1, "t", 1)])
+
+
 async def a_result_of_a_dropped_unit_is_buried(alone: Alone) -> None:
     index = opened(alone, ONE)
     await index.add(block(1))
@@ -368,6 +457,34 @@ async def a_result_of_a_dropped_unit_is_buried(alone: Alone) -> None:
     same((list(of.blocks), of.tenant, of.shard, of.compaction_level), ([late.id], "t", 1, 1))
     check(removed.is_removed(index.node.value, Block(late.id, 1, "t")), "the late block is known as removed")
     same([one.ulid for one in waiting(index)], [kept.id])
+
+
+async def a_result_of_a_unit_that_is_still_to_be_deleted_is_buried(alone: Alone) -> None:
+    """The dropped unit is forgotten, and its tombstone is not done. Then an operator adds an anonymous block, which a job makes
+    the tenant's."""
+    index = opened(alone, ONE)
+    unit = {"name": "2025-06-20 06:00:00 (6h0m0s)-Tt-S1", "timestamp": NOW, "duration": WINDOW_S * S, "shard": 1, "tenant": "t",
+            "unit_version": 1}
+    await index.add(block(3, tenant="t", level=1))
+    at(alone, WINDOW_S + 1)
+    await index.truncate(Truncate(term=1, tombstones=[{"shard": unit}]))
+    at(alone, WINDOW_S + 101)
+    await index.truncate(Truncate(term=1))
+    check(not removed.is_dropped(index.node.value, Unit(Partition(NOW), "t", 1)), "the unit is forgotten")
+    for number in (1, 2):
+        await index.add(block(number), past_horizon=True)
+    job, token = await handed(alone, index, WINDOW_S + 104)
+    late, other = block(6, tenant="t", level=1), block(7, tenant="u", level=1)
+    await poll(index, 0, report(job, SUCCESS, token, (late, other)))
+    same(known(index), [ulid(2), other.id])
+    check(f"{job.name}-dropped-Tt" in {one.name for one in tombstones.all_of(index.node.value)}, "the late block is buried")
+    (whole,) = [one for one in tombstones.all_of(index.node.value) if one.message.HasField("shard")]
+    at(alone, WINDOW_S + 301)
+    await index.confirm([whole.message])
+    job, token = await handed(alone, index, WINDOW_S + 302)
+    late = block(8, tenant="t", level=1)
+    await poll(index, 0, report(job, SUCCESS, token, (late,)))
+    same(known(index), [late.id, other.id])
 
 
 async def a_dropped_unit_ends_its_jobs(alone: Alone) -> None:
@@ -506,7 +623,11 @@ async def polls_take_turns(alone: Alone) -> None:
 SCRIPTS: tuple[Script, ...] = (
     a_job_is_planned_handed_out_and_ended, a_result_that_breaks_a_rule_ends_no_job, a_poll_does_several_things,
     many_jobs_are_handed_out_and_ended, a_worker_that_ends_a_job_gets_no_job_that_is_over,
+    a_result_counts_with_the_token_that_it_was_reported_with, blocks_of_a_level_that_is_compacted_no_more_wait,
     a_report_after_the_lease_keeps_the_job, failed_jobs_make_room, one_poll_gives_up_no_more_than_it_needs,
-    a_job_carries_tombstones_until_one_is_confirmed, a_result_of_a_dropped_unit_is_buried, a_dropped_unit_ends_its_jobs,
+    a_job_carries_tombstones_until_one_is_confirmed, a_tombstone_that_jobs_carry_in_vain_is_overdue,
+    what_is_deleted_may_be_told_with_any_report, jobs_of_a_higher_level_end_without_a_result,
+    a_result_of_a_dropped_unit_is_buried, a_result_of_a_unit_that_is_still_to_be_deleted_is_buried,
+    a_dropped_unit_ends_its_jobs,
     a_plan_changes_what_is_still_as_it_was, a_plan_adds_no_more_jobs_than_there_may_be,
     a_plan_carries_only_tombstones_that_are_free, a_job_without_a_plan_ends_without_one, polls_take_turns)

@@ -305,19 +305,20 @@ async def what_jobs_have_carried_in_vain_is_deleted(alone: Alone) -> None:
     inside, outside = ulid(1, 0), ulid(2, WINDOW_S)
     kept = [f"blocks/1/a/{outside}/block.bin", f"blocks/11/a/{inside}/block.bin", f"blocks/1/ab/{inside}/block.bin",
             f"segments/1/anonymous/{inside}/block.bin"]
-    for path in (*kept, f"blocks/1/a/{inside}/block.bin", "blocks/1/a/x/y"):
+    made = [f"blocks/1/anonymous/{of}/block.bin" for of in (inside, outside)]
+    for path in (*kept, *made, f"blocks/1/a/{inside}/block.bin", "blocks/1/a/x/y"):
         await alone.real.put(path, b"")
     tomb = Tombstones(index=3, blocks=BlockTombstones(name="t", shard=1, blocks=[ulid(7)]))
     of, told = worker(alone, PollResponse(overdue=[UNIT, tomb]), PollResponse())
     same(await of.once(), False)
     same(told.asked[1], PollRequest(status_updates=[{"deleted": [{"index": 4, "name": "u"}, {"index": 3, "name": "t"}]}]))
-    same([entry.key for entry in (await alone.real.list_page("")).entries], sorted([*kept, "blocks/1/a/x/y"]))
+    same([entry.key for entry in (await alone.real.list_page("")).entries], sorted([*kept, *made, "blocks/1/a/x/y"]))
     anonymous = Tombstones()
     anonymous.CopyFrom(UNIT)
     anonymous.shard.tenant = ""
     of, told = worker(alone, PollResponse(overdue=[anonymous]), PollResponse())
     await of.once()
-    same([entry.key for entry in (await alone.real.list_page("")).entries], sorted([*kept[:3], "blocks/1/a/x/y"]))
+    same([entry.key for entry in (await alone.real.list_page("")).entries], sorted([*kept[:3], made[1], "blocks/1/a/x/y"]))
     of, told = worker(alone, PollResponse())
     same((await of.once(), len(told.asked), alone.warnings), (False, 1, []))
 

@@ -152,9 +152,15 @@ class Worker:
         return TombstoneKey(index=told.index, name=tombstones.name_of(told))
 
     async def listed(self, told: Any) -> Iterable[tuple[str, str]]:
-        """Return the objects below the prefix of a unit's tombstone, with their ULIDs; nothing for one of blocks."""
+        """Return the objects below the prefixes of a unit's tombstone, with their ULIDs; nothing for one of blocks.
+
+        An anonymous unit has segments, and the blocks that jobs have made of datasets without a tenant.
+        """
         if not told.HasField("shard"):
             return ()
         of = told.shard
-        prefix = f"blocks/{of.shard}/{of.tenant}/" if of.tenant else f"segments/{of.shard}/{ANONYMOUS}/"
-        return [(entry.key.split("/")[3], entry.key) for entry in await list_all(self.world.store, prefix)]
+        prefixes = [f"blocks/{of.shard}/{of.tenant or ANONYMOUS}/"]
+        if not of.tenant:
+            prefixes.append(f"segments/{of.shard}/{ANONYMOUS}/")
+        found = [entry.key for prefix in prefixes for entry in await list_all(self.world.store, prefix)]
+        return [(key.split("/")[3], key) for key in found]
