@@ -260,7 +260,7 @@ class AcknowledgedEarly(Node):
     """Reports a commit once the entry is in the leader's log."""
 
     async def propose(self, body: bytes) -> Done:
-        self._check_running()
+        self.check_running()
         outputs = self._step(Propose((body,)))
         for output in outputs:
             if isinstance(output, Refused):

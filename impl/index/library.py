@@ -139,7 +139,10 @@ class Index:
     async def rows(self, stale: bool = False) -> Rows:
         """Return the rows with all that was acknowledged before this call; `stale`: as this node has applied them, which may
         be less. Any node may be asked. Raises what `get` raises."""
-        return self.node.value if stale else await self.node.read()
+        if not stale:
+            return await self.node.read()
+        self.node.check_running()
+        return self.node.value
 
     async def breath(self) -> None:
         await self.world.clock.sleep_ms(0)

@@ -11,6 +11,8 @@ from highwater.impl.index import jobs, planner, tombstones
 from highwater.impl.index.config import Config
 from highwater.impl.index.kv import Rows
 
+MOST_NEW_BYTES = 256 << 10  # of new jobs in one plan: with the results of ended ones it has to fit into one entry of Raft
+
 
 def plan_of(rows: Rows, request: Any, index: int, now_ns: int, config: Config) -> Any:
     """Return the PlanUpdate for the GetPlan entry with this log index, which is the token of what it assigns."""
@@ -48,10 +50,13 @@ def _reports(rows: Rows, request: Any, update: Any, now_ns: int, config: Config)
 
 
 def _new_jobs(rows: Rows, update: Any, idle: list[Any], count: int, most: int, now_ns: int, config: Config) -> None:
-    """Add up to `most` new jobs, and the failed ones of `idle` that are evicted for them; `count` jobs are there."""
+    """Add up to `most` new jobs, and the failed ones of `idle` that are evicted for them; `count` jobs are there.
+
+    What does not fit into the plan is planned by the next poll."""
+    size = 0
     free = [one for one in tombstones.all_of(rows) if tombstones.is_free(one, now_ns, config)]
     for batch in planner.batches(rows, now_ns, config):
-        if len(update.new_jobs) == most:
+        if len(update.new_jobs) == most or size > MOST_NEW_BYTES:
             return
         if not jobs.may_add(count, config):
             evicted = jobs.evictable(idle, now_ns, config)
@@ -63,5 +68,5 @@ def _new_jobs(rows: Rows, update: Any, idle: list[Any], count: int, most: int, n
         state, plan = planner.planned(batch, now_ns)
         plan.tombstones.extend(one.message for one in free[:config.tombstones])
         free = free[config.tombstones:]
-        update.new_jobs.add(state=state, plan=plan)
+        size += update.new_jobs.add(state=state, plan=plan).ByteSize()
         count += 1

@@ -222,7 +222,8 @@ class Node:
             waiter.failed(NodeStopped(f"node {self.state.me!r} stopped: {why}"))
         self.proposals, self.asked, self.readers, self.transfers = {}, {}, [], []
 
-    def _check_running(self) -> None:
+    def check_running(self) -> None:
+        """Raise NotRunning if the node has stopped."""
         if self.stopped:
             raise NotRunning(f"node {self.state.me!r} is not running: {self.stopped}; open it again")
 
@@ -234,7 +235,7 @@ class Node:
         Definite errors: NotLeader, TooLarge, QueueFull, LevelTooLow, NotRunning. Indefinite ones, after which the entry may be
         committed: LeadershipLost, NodeStopped.
         """
-        self._check_running()
+        self.check_running()
         needed = self.machine.level_of(body)
         if needed > self.level.machine:
             raise LevelTooLow(f"the command needs level {needed} of the machine, and the cluster is at level "
@@ -246,7 +247,7 @@ class Node:
 
         All members must know the level: one that does not stops at the entry. Raises what `propose` does.
         """
-        self._check_running()
+        self.check_running()
         return await self._proposed(Propose((level.encoded(to),), LEVEL))
 
     async def _proposed(self, given: Propose) -> Done:
@@ -264,7 +265,7 @@ class Node:
         Raises NotLeader if no leader is known, NotRunning, NodeStopped. Without an answer it asks again: use `clock.timeout`.
         """
         while True:
-            self._check_running()
+            self.check_running()
             name, waiter = self.world.ids.new_id(), Waiter(self.world.signals)
             self.asked[name] = waiter
             try:
@@ -284,7 +285,7 @@ class Node:
         NotLeader, NotYet, NoChange, ChangeRefused, NotRunning. Indefinite ones, after which the change may be made:
         LeadershipLost, NodeStopped.
         """
-        self._check_running()
+        self.check_running()
         waiter = Waiter(self.world.signals)
         outputs = self._step(Change(what, name, address), waiter)
         refused = next((output for output in outputs if isinstance(output, Refused)), None)
@@ -301,7 +302,7 @@ class Node:
 
         Raises NotLeader, NoVoter, TransferFailed, NotRunning, NodeStopped.
         """
-        self._check_running()
+        self.check_running()
         waiter = Waiter(self.world.signals)
         self.transfers.append(waiter)
         outputs = await self._give(TransferTo(target))

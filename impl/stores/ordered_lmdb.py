@@ -1,7 +1,7 @@
 """Safety: a transaction happens as a whole or not at all; what an earlier process has left in the file is never read.
 
 The rows of the index in an lmdb file, the second `OrderedKV` (impl/index/kv.py). Nothing is synced: the index is rebuilt from
-its snapshot and its log when it starts. So the file begins empty, and one that is left, damaged or not, is replaced.
+its snapshot and its log when it starts. So the file begins empty, and one that is left is replaced.
 """
 
 import struct
@@ -16,6 +16,7 @@ from highwater.impl.errors import Definite
 from highwater.impl.index.kv import LONGEST_KEY_BYTES, Row, Rows, Transaction, checked
 
 LARGEST_FILE_BYTES = 1 << 36  # of addresses, not of the disk
+READERS = 4_096  # snapshots at once
 MAGIC_AT, MAGIC = 16, struct.pack("=I", 0xBEEFC0DE)  # in the first page of a file of lmdb
 
 
@@ -73,7 +74,8 @@ class LmdbKV:
 
     def __init__(self, path: Path):
         remove_old(path)
-        self._env: Any = lmdb.open(str(path), map_size=LARGEST_FILE_BYTES, subdir=False, sync=False, metasync=False)
+        self._env: Any = lmdb.open(str(path), map_size=LARGEST_FILE_BYTES, subdir=False, sync=False, metasync=False,
+                                   max_readers=READERS)
 
     @contextmanager
     def snapshot(self) -> Generator[Rows]:

@@ -25,7 +25,8 @@ TABLES = {stem: table for stem in STEMS if not named(stem).model
 UNSAID = {  # errors that no table has -> why
     "StoreError": "the base of all", "Definite": "a base", "Indefinite": "a base", "Fenced": "a base",
     "TaskCancelled": "of a task, which no call returns", "Unpinned": "caught where it is raised, and the job pinned anew",
-    **dict.fromkeys(("FolderRefused", "Damaged", "OtherNode", "OtherVersion"), "a Raft node does not start in such a folder"),
+    **dict.fromkeys(("FolderRefused", "Damaged", "OtherNode", "OtherSettings", "OtherVersion"),
+                    "a Raft node does not start in such a folder"),
     "Malformed": "of a message, which a node drops",
     **dict.fromkeys(("AddressInUse", "NotEncrypted", "BadCertificate"), "a process does not start with it"),
     "HandshakeRefused": "of a connection, which is dialled again",

@@ -50,7 +50,9 @@ from highwater.traces.trace import AGAIN, refiner_without_witnesses, sent
 INDEX, LEAD, READ = "index", "index/lead", "index/read"
 TENANT, SHARD = "t", 1
 RAW, RESULTS = f"segments/{SHARD}/anonymous/", f"blocks/{SHARD}/{TENANT}/"
-KEYS = Keys("", listed=(RAW, RESULTS), single=(INDEX, LEAD, READ))
+NO_TENANTS = f"blocks/{SHARD}/anonymous/"  # results of no tenant: there are none, and an anonymous unit's deletion looks there
+PLACES = RAW, RESULTS, NO_TENANTS
+KEYS = Keys("", listed=PLACES, single=(INDEX, LEAD, READ))
 START_S = 1_750_399_200  # 2025-06-20T06:00Z, where a partition begins
 WINDOW_MS = 150  # of the run
 TIMES = WINDOW_S * 1000 // WINDOW_MS  # ms of the index in one of the run
@@ -103,7 +105,7 @@ def refiner(c: m.Constants) -> Refiner:
 ASKS = {  # role -> its requests: op and where, and the commands of its entries
     "Reader": ({("put", READ), ("get", RAW), ("get", RESULTS)}, ()),
     "Writer": ({("create", RAW), ("put", INDEX)}, (AddBlock,)),
-    "Worker": ({("create", RESULTS), ("put", INDEX), ("put", READ), *(
+    "Worker": ({("create", RESULTS), ("put", INDEX), ("put", READ), ("list", NO_TENANTS), *(
         (op, place) for op in ("get", "list", "delete") for place in (RAW, RESULTS))}, (GetPlan, UpdatePlan)),
     "Operator": ({("put", LEAD), ("put", READ), ("put", INDEX)}, (Truncate,)),
 }
@@ -157,7 +159,7 @@ class Trace(trace.Trace):
     def _asks(self, e: Event) -> None:
         """Check that a client sends requests of its role only."""
         asks, commands = ASKS[e.client.partition("#")[0]]
-        place = next((prefix for prefix in (RAW, RESULTS) if e.key.startswith(prefix)), e.key)
+        place = next((prefix for prefix in PLACES if e.key.startswith(prefix)), e.key)
         if (e.op, place) not in asks or (e.key in (LEAD, READ) and e.body):
             raise self._no_action(e, e.client)
         if e.key != INDEX:

@@ -1,19 +1,28 @@
 """The index as a library: one voter that crashes and starts again, and three nodes in one process; in virtual time."""
 
 import asyncio
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from random import Random
 
 import pytest
 
-from highwater.impl.codecs.index import names
-from highwater.impl.codecs.index.messages import IN_PROGRESS, SUCCESS, CompactedBlocks, LabelsRequest, PollRequest, QueryRequest
-from highwater.impl.index import replicated
+from highwater.impl.codecs.index import names, ulids
+from highwater.impl.codecs.index.messages import (
+    IN_PROGRESS,
+    SUCCESS,
+    CompactedBlocks,
+    LabelsRequest,
+    PollRequest,
+    QueryRequest,
+    UpdatePlan,
+)
+from highwater.impl.codecs.index.rows import Block
+from highwater.impl.index import replicated, tombstones
 from highwater.impl.index.answers import OK
 from highwater.impl.index.config import Config, ConfigRefused, Level, S
 from highwater.impl.index.library import Index, InvalidArgument, PollAgain, TooLate
 from highwater.impl.node_world import DiskLocked
-from highwater.impl.raft.faults import NotLeader, NotRunning
+from highwater.impl.raft.faults import NotLeader, NotRunning, OtherNode, OtherSettings
 from highwater.impl.raft.machine import Command
 from highwater.impl.raft.node import Options
 from highwater.impl.raft.state import LEADER
@@ -21,7 +30,7 @@ from highwater.impl.raft.state import Config as RaftConfig
 from highwater.impl.stores.node_system import local_worlds
 from tests.impl.raft.crashing import CrashingDisk
 from tests.impl.raft.virtual import VirtualClock, run
-from tests.support.metadata_index import START_S, block
+from tests.support.metadata_index import START_S, Story, block
 
 CONFIG = Config(query_ns=S, retry_ns=S, horizon_ns=10 * S, delay_ns=20 * S, levels=(Level(2, 36 * S),))
 FAST = Options(RaftConfig(), tick_ms=10, disk_limit_ms=1_000, snapshot_entries=10, keep_entries=2)
@@ -83,10 +92,65 @@ def test_what_was_added_is_there_after_a_crash_from_the_log_and_from_a_snapshot(
                 wanted = [made.id for made in BLOCKS[:count]]
                 assert texts(await index.get("", 1, [*wanted, BLOCKS[29].id])) == wanted
                 assert list(index.node.value.range(b"", None)) == list(before.range(b"", None))
-            with pytest.raises(NotRunning):
-                await index.add(BLOCKS[0])
+            for call in (lambda: index.add(BLOCKS[0]), lambda: index.get("", 1, []), lambda: index.get("", 1, [], stale=True),
+                         lambda: index.tenants(stale=True)):
+                with pytest.raises(NotRunning):
+                    await call()
 
     run(work())
+
+
+@pytest.mark.parametrize("change,why", (
+    ({"horizon_ns": 5 * S}, "applied with horizon_ns=10000000000, and this node was given horizon_ns=5000000000"),
+    ({"levels": (Level(2, S),)}, "applied with levels=2:36000000000, and this node was given levels=2:1000000000"),
+    ({"retry_ns": 2 * S, "query_ns": 2 * S}, ""),
+))
+def test_the_numbers_of_an_index_stay_as_they_are(change, why):
+    """After a restart the log behind the snapshot is applied again: with a shorter horizon, blocks in it would be refused."""
+    async def work():
+        disk = CrashingDisk()
+        async with Index.open(worlds(disks={"1": disk})["1"], CONFIG, options=FAST) as index:
+            await leads(index)
+            await index.add(BLOCKS[0])
+        before = dict(disk.files)
+        with pytest.raises(OtherSettings, match=why) if why else nullcontext():
+            async with Index.open(worlds(disks={"1": disk})["1"], CONFIG._replace(**change), options=FAST):
+                pass
+        assert dict(disk.files) == before or not why
+        async with Index.open(worlds(disks={"1": disk})["1"], CONFIG, options=FAST) as index:
+            await leads(index)
+            assert texts(await index.get("", 1, [BLOCKS[0].id])) == [BLOCKS[0].id]
+
+    run(work())
+
+
+def test_a_folder_is_not_opened_for_others_than_it_has():
+    async def work():
+        disk = CrashingDisk()
+        for voters, cluster, why in ((("1",), "main", ""), (("1", "2"), "main", "the nodes of the group are 1, and"),
+                                     (("1",), "other", "of cluster 'main'")):
+            with pytest.raises(OtherNode, match=why) if why else nullcontext():
+                async with Index.open(worlds(disks={"1": disk})["1"], CONFIG, "1", voters, FAST, cluster):
+                    pass
+
+    run(work())
+
+
+def test_the_plan_of_a_poll_fits_into_an_entry():
+    """Each new job carries due tombstones, with many blocks each. A plan that is too large would never be committed."""
+    story = Story(Config())
+    for number in range(1_000):
+        story.add(block(number))
+    with story.machine.kv.transaction() as rows:
+        for number in range(500):
+            those = [Block(ulids.made(START_S * 1000, number.to_bytes(5) + of.to_bytes(5)), 1, "") for of in range(40)]
+            tombstones.add(rows, tombstones.of_blocks(f"job{number}-Ttenant-S1-L0", 0, those), number + 1, 0)
+    story.now_s, planned = 40, 0
+    while jobs := len((plan := story.get_plan(capacity=2**32 - 1)).new_jobs):
+        assert len(replicated.stamped(0, UpdatePlan(term=1, plan_update=plan))) < RaftConfig().max_entry_bytes // 3
+        assert story.put(UpdatePlan(term=1, plan_update=plan)).code == OK
+        planned += jobs
+    assert planned == 50
 
 
 def test_one_index_at_a_time_is_open_on_a_disk():

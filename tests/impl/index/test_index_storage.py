@@ -1,6 +1,7 @@
 """The index's ordered stores: one suite for both."""
 
 import random
+from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
@@ -48,6 +49,15 @@ def test_a_transaction_that_fails_has_done_nothing(kv):
         rows.delete(b"kept")
         raise ZeroDivisionError
     assert all_of(kv) == [(b"kept", b"1")]
+
+
+def test_many_snapshots_are_open_at_once(kv):
+    with ExitStack() as stack:
+        for number in range(300):
+            with kv.transaction() as rows:
+                rows.put(b"key", b"%d" % number)
+            before = stack.enter_context(kv.snapshot())
+            assert before.get(b"key") == b"%d" % number
 
 
 def test_a_snapshot_stays_as_it_is(kv):

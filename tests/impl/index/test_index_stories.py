@@ -24,9 +24,9 @@ from highwater.impl.index import (
     validate,
 )
 from highwater.impl.index.answers import ABORTED, INVALID, OK, PRECONDITION
-from highwater.impl.index.config import Config, ConfigRefused, Level, S, checked
+from highwater.impl.index.config import LONGEST_NS, Config, ConfigRefused, Level, S, checked
 from highwater.impl.index.kv import MemoryKV
-from tests.support.metadata_index import START_S, Story, anonymous, block, progress, success
+from tests.support.metadata_index import SMALL, START_S, Story, anonymous, block, progress, success
 
 AHEAD_S = 5000  # of a writer's clock
 
@@ -378,7 +378,7 @@ def answers_to_polls_are_lost():
 
 def an_older_unit_is_kept():
     """An older unit stays for its later data; a younger one is dropped."""
-    story = Story(story_config())
+    story = Story(SMALL)
     story.add(block(0))
     story.now_s = 6 * 3600
     story.add(block(1, story.now_s))
@@ -493,11 +493,6 @@ def a_block_with_anothers_strings():
     assert answer.code == INVALID and story.content() == before
 
 
-def story_config() -> Config:
-    from tests.support.metadata_index import SMALL
-    return SMALL
-
-
 STORIES: list[tuple[str, Callable[[], None], object, str, Callable]] = [  # safeguard, story, where it is, what it is without
     ("KEEP_REMOVED", removed_after_its_tombstone_left, removed, "is_removed", only_in_a_free_tombstone),
     ("KEEP_GONE", removed_after_its_tombstone_left, removed, "gone",
@@ -565,6 +560,19 @@ def test_a_delay_that_is_not_above_the_horizon_is_refused():
     with pytest.raises(ConfigRefused, match="level"):
         checked(Config(levels=(Config().levels[0]._replace(blocks=0),)))
     assert checked(Config()) == Config()
+
+
+def test_a_time_of_more_than_a_hundred_years_is_refused():
+    """The end of a lease has to fit into 64 bits, or no node could apply the entry that gives the job to a worker."""
+    most = LONGEST_NS
+    assert checked(Config(lease_ns=most))
+    for config, name in ((Config(lease_ns=most + 1), "lease_ns"), (Config(levels=(Level(2, most + 1),)), "age_ns of a level")):
+        with pytest.raises(ConfigRefused, match=f"{name} is {most + 1}, and may be {most} at most, which are 100 years"):
+            checked(config)
+    story = Story(SMALL._replace(lease_ns=most))
+    for number in range(SMALL.levels[0].blocks):
+        story.add(block(number))
+    assert story.assign()
 
 
 def test_a_delay_that_is_not_above_the_time_of_a_query_is_refused():
@@ -723,7 +731,7 @@ def test_waiting_blocks_of_a_level_that_is_no_more_stay_as_they_are():
 
 
 def test_groups_are_of_one_tenant_shard_and_level():
-    story = Story(story_config()._replace(jobs=9))
+    story = Story(SMALL._replace(jobs=9))
     for number, (tenant, shard, level) in enumerate([("", 1, 0), ("t", 1, 0), ("", 2, 0), ("", 1, 1), ("", 1, 0)]):
         made = block(number, tenant=tenant, shard=shard, level=level)
         story.add(made)

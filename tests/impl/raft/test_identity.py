@@ -6,7 +6,7 @@ import pytest
 
 from highwater.dst.scripts.replicated.disks import ScriptDisk, run
 from highwater.impl.raft import identity
-from highwater.impl.raft.faults import Damaged, OtherNode
+from highwater.impl.raft.faults import Damaged, OtherNode, OtherSettings
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.stores.memory_disk import MemoryDisk
 
@@ -37,6 +37,16 @@ def test_the_voters_of_the_beginning_are_told_to_who_names_none():
     joined = MemoryDisk()
     asyncio.run(identity.write(joined, MINE._replace(voters=())))
     assert checked(joined) == MINE._replace(voters=())
+
+
+def test_the_settings_of_a_machine_stay_as_they_are():
+    disk = MemoryDisk()
+    for given, there in (("", ""), ("a=1 b=2", "a=1 b=2"), ("b=2 a=1", "a=1 b=2"), ("", "a=1 b=2")):  # unknown ones are taken
+        mine = MINE._replace(settings=given)
+        asyncio.run(identity.take(disk, mine, checked(disk, mine)))
+        assert checked(disk) == MINE._replace(settings=there)
+    with pytest.raises(OtherSettings, match="applied with b=2, and this node was given b=3 c=4: give what it had"):
+        checked(disk, MINE._replace(settings="a=1 b=3 c=4"))
 
 
 def test_an_identity_survives_a_crash():

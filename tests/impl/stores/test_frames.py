@@ -51,8 +51,15 @@ def test_a_cut_hello_is_malformed(cut):
         frames.hello_of(frames.hello_to(HELLO)[:cut])
 
 
+def test_an_older_hello_says_nothing_of_settings_and_a_later_ones_further_texts_are_left_out():
+    head = frames.hello_to(HELLO)[:18]  # up to the number of texts
+    older = head + frames.counted_to(HELLO[2:8])
+    later = head + frames.counted_to((*HELLO[2:8], "a=1", "more"))
+    assert frames.hello_of(older) == HELLO and frames.hello_of(later) == HELLO._replace(settings="a=1")
+
+
 def test_what_follows_a_hello_within_its_frame_is_malformed():
-    with pytest.raises(Malformed, match="take 25 bytes, and there are 26"):
+    with pytest.raises(Malformed, match="take 27 bytes, and there are 28"):
         frames.hello_of(frames.hello_to(HELLO) + b"!")
 
 

@@ -51,9 +51,9 @@ class Nets:
         self.open: list[StreamNet] = []
 
     async def start(self, node: str, tls: Tls | None = None, at: Address | None = None, cluster: str = "main",
-                    instance: str = "", known: Level = FIRST, level: Level = FIRST) -> StreamNet:
+                    instance: str = "", known: Level = FIRST, level: Level = FIRST, settings: str = "") -> StreamNet:
         peers = {name: address for name, address in self.addresses.items() if name != node}
-        net = StreamNet(Identity(cluster, node, known, instance or node), peers, Warned(), tls, LIMITS, echo)
+        net = StreamNet(Identity(cluster, node, known, instance or node, settings=settings), peers, Warned(), tls, LIMITS, echo)
         net.level = lambda: level
         await net.start(at or self.addresses[node])
         self.open.append(net)
@@ -160,6 +160,8 @@ def test_full_queues_lose_frames_and_count_them_and_memory_stays_bounded():
     ({"level": Level(3, 1)}, "node '1' is at level 3.1, and node '2' knows levels up to 2.2: start on '2' the version of"),
     ({"level": Level(1, 3), "purpose": CLIENT}, "is at level 1.3, and node '2' knows levels up to 2.2: start on '2' the"),
     ({"known": Level(2, 1)}, "node '1' knows levels up to 2.1, and node '2' is at level 1.2: start on '1' the version of"),
+    ({"settings": "a=1 b=3"}, "the machine of node '1' has b=3, and that of node '2' has b=2: give all nodes the same"),
+    ({"settings": "a=1"}, "the machine of node '1' has no others, and that of node '2' has b=2: give all nodes the same"),
     ({"sender": "9"}, "peer '9' is none of the nodes that node '2' knows: 1"),
     ({"sender": "2"}, "peer '2' is none of the nodes that node '2' knows: 1"),
     ({"to": "1"}, "this is node '2', and not '1': correct the addresses"),
@@ -168,7 +170,7 @@ def test_full_queues_lose_frames_and_count_them_and_memory_stays_bounded():
 def test_a_hello_of_somebody_else_is_refused_with_its_reason(change, why):
     async def work():
         async with nets("1", "2") as two:
-            net = await two.start("2", known=Level(2, 2), level=Level(1, 2))
+            net = await two.start("2", known=Level(2, 2), level=Level(1, 2), settings="a=1 b=2")
             with pytest.raises(HandshakeRefused, match=why):
                 await dialled(two.addresses["2"], Hello(FIRST, Level(1, 2), PEER, "main", "1", "2", "x")._replace(**change))
             assert any(why in line for line in net.metrics.lines)
