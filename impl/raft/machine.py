@@ -36,5 +36,5 @@ class Machine(NamedTuple):
     dump: Callable[[Any], bytes]
     load: Callable[[bytes], Any]  # the state that was dumped
     level: int = 1  # the highest level whose commands it applies
-    settings: str = ""  # what else decides how a command is applied: "name=value .."; all nodes have the same, for ever
     level_of: Callable[[bytes], int] = first_level  # the level that a command needs, by its body; it must not raise
+    settings: str = ""  # what else decides how a command is applied: "name=value .."; all nodes have the same, for ever
