@@ -12,10 +12,12 @@ from highwater.impl.codecs.index.entries import UnknownEntry
 from highwater.impl.codecs.index.messages import (
     AddBlock,
     BlockMeta,
+    DamagedMessage,
     Dataset,
     GetPlan,
     PollRequest,
     Truncate,
+    decode,
     encode,
 )
 from highwater.impl.codecs.index.partitions import WINDOW_S, Partition
@@ -30,10 +32,12 @@ from highwater.impl.index.machine import Entry, EntryMissing, Machine
 from highwater.impl.index.removed import is_dropped
 from highwater.impl.index.replicated import Result
 from highwater.impl.index.tombstones import all_of
-from highwater.impl.raft.faults import LeadershipLost, NotLeader
+from highwater.impl.node_world import DiskLocked
+from highwater.impl.raft.faults import LeadershipLost, NotLeader, NotRunning, OtherNode, OtherSettings
 from highwater.impl.raft.machine import Command
 
 SIX = NOW = START_S * S
+MOST = 100 * 365 * 24 * 3600 * S  # of a time
 HOUR = 3600 * S
 USUAL = Config(168 * HOUR, 192 * HOUR, 15 * S, 3, 600 * S, 10_000, (Level(20, 36 * S), Level(10, 720 * S), Level(10, 3 * HOUR)),
                10, 5, HOUR, HOUR)  # what entries mean unless an operator sets other numbers
@@ -74,6 +78,9 @@ async def a_block_is_added_once_and_read(alone: Alone) -> None:
     same((index.node.index, index.node.reads), (4, 5))
     same([told(of) for of in await index.get("t", 1, [ulid(1)], stale=True)], [told(rewritten(first))])
     same(index.node.reads, 5)
+    index.node.stopped = "its disk failed"
+    for call in (index.get("t", 1, [], stale=True), index.tenants(stale=True)):
+        await alone.raises(NotRunning, call)
     unit = Unit(Partition(SIX), "t", 1)
     same(units.times(index.node.value, unit), Times(1000, 2000, 2))
     same(units.ids(index.node.value, unit), [ulid(1), ulid(2)])
@@ -89,7 +96,26 @@ async def a_name_that_no_tenant_has_is_refused(alone: Alone) -> None:
                          ("x" * 151, "the tenant's name has 151 bytes; 150 are allowed")):
         raised = await alone.raises(InvalidArgument, index.get(tenant, 1, [ulid(1)]))
         same(str(raised), text)
+    for tenant, shard, text in (("", 1 << 32, f"the shard {1 << 32} is not one from 0 to 4,294,967,295"),
+                                ("", -1, "the shard -1 is not one from 0 to 4,294,967,295"),
+                                ("\ud800", 1, "the tenant '\\ud800' is not UTF-8: 'utf-8' codec can't encode character "
+                                 "'\\ud800' in position 0: surrogates not allowed")):
+        same(str(await alone.raises(InvalidArgument, index.get(tenant, shard, [ulid(1)]))), text)
     same(([of.id for of in await index.get("", 1, [ulid(1)])], index.node.reads), ([ulid(1)], 1))
+    same((await index.get("", (1 << 32) - 1, [ulid(1)]), await index.get("", 0, [ulid(1)])), ([], []))
+
+
+async def what_no_node_could_decode_is_not_proposed(alone: Alone) -> None:
+    """An entry has a block one message deeper than the block alone, and protobuf takes 100."""
+    index, deep = opened(alone), None
+    for depth in range(200):
+        try:
+            deep = decode(BlockMeta, encode(block(1)) + b"\xc3\x0c" * depth + b"\xc4\x0c" * depth)  # unknown groups
+        except DamagedMessage:
+            break
+    same(validate.invalid_block(deep), None)
+    check("nested too deep" in str(await alone.raises(InvalidArgument, index.add(deep))), "it says why")
+    same(index.node.index, 0)
 
 
 async def blocks_of_several_windows_are_read(alone: Alone) -> None:
@@ -276,6 +302,16 @@ async def an_index_is_opened_on_its_folder(alone: Alone) -> None:
         same(usual.config, Config())
     opening = Index.open(world_of(alone, ScriptDisk()), SMALL._replace(jobs=0))
     await alone.raises(ConfigRefused, opening.__aenter__())
+    folder = {name: of.now for name, of in disk.files.items()}
+    for error, given in ((OtherNode, (SMALL, "2", ("2",))), (OtherNode, (SMALL, "1", ("1", "2"))),
+                         (OtherSettings, (SMALL._replace(horizon_ns=99 * S),)), (OtherSettings, (SMALL._replace(levels=()),))):
+        await alone.raises(error, Index.open(world_of(alone, disk), *given).__aenter__())
+        same({name: of.now for name, of in disk.files.items()}, folder)
+    async with Index.open(world_of(alone, disk), SMALL._replace(query_ns=2 * S, retry_ns=2 * S)) as again:
+        opening = Index.open(world_of(alone, disk), SMALL)
+        same(str(await alone.raises(DiskLocked, opening.__aenter__())),
+             "this process has an index open on this disk: close it first, or give another folder")
+        same(again.node.stopped, "")
 
 
 async def answers_that_nobody_knows_are_raised(alone: Alone) -> None:
@@ -304,11 +340,21 @@ async def numbers_that_break_a_promise_are_refused(alone: Alone) -> None:
             ({"retry_ns": 101 * S},
              f"horizon_ns {100 * S} is below retry_ns {101 * S}: a block would be refused while its writer "
                                     "still tries to add it; set a longer horizon"),
+            ({"lease_ns": MOST + 1}, f"lease_ns is {MOST + 1}, and may be {MOST} at most, which are 100 years"),
+            ({"levels": (Level(1, S), Level(2, MOST + 1))},
+             f"age_ns of a level is {MOST + 1}, and may be {MOST} at most, which are 100 years"),
             ({"levels": (Level(1, S), Level(0, S))}, "a level is compacted from 0 blocks on; set at least 1")):
         says(ConfigRefused, text, lambda changes=changes: config.checked(SMALL._replace(**changes)))
     fails_with(ConfigRefused, lambda: OneNode(SMALL._replace(jobs=0)))
-    for changes in ({"delay_ns": 100 * S + 1}, {"query_ns": 200 * S - 1}, {"retry_ns": 100 * S}, {"jobs": 1}, {"levels": ()}):
+    for changes in ({"delay_ns": 100 * S + 1}, {"query_ns": 200 * S - 1}, {"retry_ns": 100 * S}, {"jobs": 1}, {"levels": ()},
+                    {"lease_ns": MOST}, {"levels": (Level(1, MOST),)}):
         same(config.checked(SMALL._replace(**changes)), SMALL._replace(**changes))
+
+
+async def the_numbers_of_entries_are_told(alone: Alone) -> None:
+    same(config.settings(SMALL), "horizon_ns=100000000000 delay_ns=200000000000 lease_ns=10000000000 failures=2 "
+         "retry_failed_ns=50000000000 jobs=2 levels=2:30000000000,2:60000000000 tombstones=2 hand_outs=2")
+    same(replicated.machine(SMALL).settings, config.settings(SMALL))
 
 
 # --- units
@@ -443,10 +489,11 @@ async def a_dropped_unit_is_forgotten_late(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
-    a_block_is_added_once_and_read, a_name_that_no_tenant_has_is_refused,
+    a_block_is_added_once_and_read, a_name_that_no_tenant_has_is_refused, what_no_node_could_decode_is_not_proposed,
     blocks_of_several_windows_are_read, many_blocks_are_read, the_times_of_a_unit_widen, bad_blocks_are_refused,
     bad_datasets_are_refused, the_horizon_refuses_what_is_older, entries_are_checked_when_they_are_applied,
     a_state_is_dumped_and_loaded, a_machine_takes_each_entry_once, an_index_is_opened_on_its_folder,
-    answers_that_nobody_knows_are_raised, numbers_that_break_a_promise_are_refused, a_unit_is_dropped_as_it_was_read,
+    answers_that_nobody_knows_are_raised, numbers_that_break_a_promise_are_refused,
+    the_numbers_of_entries_are_told, a_unit_is_dropped_as_it_was_read,
     a_unit_that_is_to_be_deleted_takes_no_block_past_the_horizon, several_units_are_dropped_by_one_command,
     a_truncation_that_names_no_unit_is_refused, a_dropped_unit_is_forgotten_late)

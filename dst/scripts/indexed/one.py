@@ -12,6 +12,7 @@ from highwater.impl.errors import StoreError
 from highwater.impl.index import replicated
 from highwater.impl.index.config import Config, Level, S
 from highwater.impl.index.library import Index
+from highwater.impl.raft.faults import NotRunning
 from highwater.impl.raft.machine import Command
 from highwater.impl.raft.node import Done
 
@@ -47,6 +48,11 @@ class OneNode:
         self.value, self.index, self.reads = self.machine.initial, 0, 0
         self.state = SimpleNamespace(term=1, leader="a", me="a")
         self.troubles: list[StoreError] = []
+        self.stopped = ""
+
+    def check_running(self) -> None:
+        if self.stopped:
+            raise NotRunning(self.stopped)
 
     async def propose(self, body: bytes) -> Done:
         if self.troubles:
