@@ -225,13 +225,12 @@ class Index:
 
 def unnameable(tenant: str, shard: int) -> str | None:
     """Return why there can be no blocks of this tenant, "" for anonymous ones, and shard, or None."""
+    if not 0 <= shard < 1 << 32:
+        return f"the shard {shard} is not one from 0 to {(1 << 32) - 1:,}"
     try:
-        wrong = invalid_tenant(tenant)
+        return invalid_tenant(tenant)
     except UnicodeEncodeError as error:
         return f"the tenant {tenant!r} is not UTF-8: {error}"
-    if wrong is None and not 0 <= shard < 1 << 32:
-        return f"the shard {shard} is not one from 0 to {(1 << 32) - 1:,}"
-    return wrong
 
 
 def asked(request: Any, semantics: str) -> Query:

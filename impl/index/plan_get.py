@@ -11,7 +11,7 @@ from highwater.impl.index import jobs, planner, tombstones
 from highwater.impl.index.config import Config
 from highwater.impl.index.kv import Rows
 
-MOST_NEW_BYTES = 256 << 10  # of new jobs in one plan: with the results of ended ones it has to fit into one entry of Raft
+MOST_NEW_BYTES = 256 << 10  # of a plan that gets a new job: with the results of ended ones it has to fit into one entry of Raft
 
 
 def plan_of(rows: Rows, request: Any, index: int, now_ns: int, config: Config) -> Any:
@@ -53,10 +53,9 @@ def _new_jobs(rows: Rows, update: Any, idle: list[Any], count: int, most: int, n
     """Add up to `most` new jobs, and the failed ones of `idle` that are evicted for them; `count` jobs are there.
 
     What does not fit into the plan is planned by the next poll."""
-    size = 0
     free = [one for one in tombstones.all_of(rows) if tombstones.is_free(one, now_ns, config)]
     for batch in planner.batches(rows, now_ns, config):
-        if len(update.new_jobs) == most or size > MOST_NEW_BYTES:
+        if len(update.new_jobs) == most or update.ByteSize() > MOST_NEW_BYTES:
             return
         if not jobs.may_add(count, config):
             evicted = jobs.evictable(idle, now_ns, config)
@@ -68,5 +67,5 @@ def _new_jobs(rows: Rows, update: Any, idle: list[Any], count: int, most: int, n
         state, plan = planner.planned(batch, now_ns)
         plan.tombstones.extend(one.message for one in free[:config.tombstones])
         free = free[config.tombstones:]
-        size += update.new_jobs.add(state=state, plan=plan).ByteSize()
+        update.new_jobs.add(state=state, plan=plan)
         count += 1

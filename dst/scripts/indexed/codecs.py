@@ -298,6 +298,8 @@ async def damaged_snapshots_are_refused(alone: Alone) -> None:
     says(DamagedSnapshot, "byte 48, rows: it claims to hold too much", lambda: snapshot.decode(made(packed=claims)))
     fails_with(DamagedSnapshot, lambda: snapshot.decode(made(packed=b"no zstd")))
     fails_with(DamagedSnapshot, lambda: snapshot.decode(made(packed=packed[:-3])))
+    fails_with(DamagedSnapshot, lambda: snapshot.decode(made(packed=packed + b"more")))
+    fails_with(DamagedSnapshot, lambda: snapshot.decode(made(packed=packed + packed)))
 
 
 SCRIPTS: tuple[Script, ...] = (

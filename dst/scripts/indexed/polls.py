@@ -24,7 +24,7 @@ from highwater.impl.codecs.index.partitions import WINDOW_S, Partition
 from highwater.impl.codecs.index.rows import Block, Queued, Times, Unit
 from highwater.impl.index import jobs, queue, removed, tombstones, units
 from highwater.impl.index.config import Level, S
-from highwater.impl.index.kv import Writing, under
+from highwater.impl.index.kv import View, Writing, under
 from highwater.impl.index.library import InvalidArgument, PollAgain
 from highwater.impl.index.plan_update import waiting_for
 from highwater.impl.index.replicated import machine
@@ -175,6 +175,22 @@ async def a_poll_does_several_things(alone: Alone) -> None:
     same(len([*jobs.states(index.node.value)]), 6)
     same((await poll(index, 0)).ByteSize(), 0)
     same(len([*jobs.states(index.node.value)]), 6)
+
+
+async def a_plan_that_is_large_gets_no_more_jobs(alone: Alone) -> None:
+    """A job carries tombstones, and each of them has many blocks."""
+    for many, planned in ((7_000, 2), (10_000, 1)):
+        index = opened(alone, ONE)
+        for number in (1, 2):
+            await index.add(block(number))
+        writing = Writing(index.node.value, 99)
+        buried = [Block(ulid(number, -300), 1, "t") for number in range(many)]
+        tombstones.add(writing, tombstones.of_blocks("some", 1, buried), 1, NOW - 300 * S)
+        index.node.value = View(writing.root)
+        at(alone, 2)
+        for jobs_ in (planned, 2, 2):
+            await poll(index, 9)
+            same(len([*jobs.states(index.node.value)]), jobs_)
 
 
 async def many_jobs_are_handed_out_and_ended(alone: Alone) -> None:
@@ -622,7 +638,8 @@ async def polls_take_turns(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     a_job_is_planned_handed_out_and_ended, a_result_that_breaks_a_rule_ends_no_job, a_poll_does_several_things,
-    many_jobs_are_handed_out_and_ended, a_worker_that_ends_a_job_gets_no_job_that_is_over,
+    a_plan_that_is_large_gets_no_more_jobs, many_jobs_are_handed_out_and_ended,
+    a_worker_that_ends_a_job_gets_no_job_that_is_over,
     a_result_counts_with_the_token_that_it_was_reported_with, blocks_of_a_level_that_is_compacted_no_more_wait,
     a_report_after_the_lease_keeps_the_job, failed_jobs_make_room, one_poll_gives_up_no_more_than_it_needs,
     a_job_carries_tombstones_until_one_is_confirmed, a_tombstone_that_jobs_carry_in_vain_is_overdue,
