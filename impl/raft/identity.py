@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from highwater.impl.node_world import Disk
 from highwater.impl.raft.faults import Damaged, OtherNode, OtherSettings
+from highwater.impl.settings import difference
 
 FILE, TEMPORARY = "identity", "identity.tmp"
 
@@ -49,15 +50,6 @@ async def take(disk: Disk, mine: FolderIdentity, known: FolderIdentity | None) -
     """Give the folder this identity where `check` found none, or no settings."""
     if known is None or (mine.settings and not known.settings):
         await write(disk, mine if known is None else known._replace(settings=mine.settings))
-
-
-def difference(theirs: str, mine: str) -> tuple[str, str] | None:
-    """Return those of the settings "name=value .." that differ, on each side; None if all are equal."""
-    one, other = theirs.split(), mine.split()
-    if sorted(one) == sorted(other):
-        return None
-    only = [" ".join(of for of in those if of not in rest) for those, rest in ((one, other), (other, one))]
-    return only[0] or "no others", only[1] or "no others"
 
 
 async def write(disk: Disk, mine: FolderIdentity) -> None:

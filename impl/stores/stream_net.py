@@ -16,7 +16,7 @@ from typing import NamedTuple
 from highwater.impl.errors import Definite
 from highwater.impl.level import FIRST, Level
 from highwater.impl.node_world import Message
-from highwater.impl.raft.identity import difference
+from highwater.impl.settings import difference
 from highwater.impl.stores import frames
 from highwater.impl.stores.certificates import Tls, check_encrypted, names_host, reason
 from highwater.impl.stores.frames import CLIENT, PEER, HandshakeRefused, Hello, Malformed, Welcome

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 OURS = {"specs", "model", "impl", "traces", "dst", "highwater", "bench"}
 SEAM = {"impl.errors", "impl.layout", "impl.world"}
-NODE_SEAM = {"impl.errors", "impl.level", "impl.node_world", "impl.world"}
+NODE_SEAM = {"impl.errors", "impl.level", "impl.node_world", "impl.settings", "impl.world"}
 REFINEMENT = {"traces.calls", "traces.contents", "traces.event", "traces.evidence", "traces.follow", "traces.form",
               "traces.machines", "traces.nodes", "traces.options", "traces.reads", "traces.refine", "traces.store",
               "traces.trace"}

@@ -226,8 +226,8 @@ def test_refusals_are_definite_and_name_the_reason():
 
 
 @pytest.mark.parametrize("tenant, shard, why", [
-    ("-", 1, "may not be called"), ("-", -1, "may not be called"), ("a\0", 1, "zero byte"), ("\ud800", 1, "not UTF-8"),
-    ("", -1, "shard"), ("", 1 << 32, "shard")])
+    ("-", 1, "may not be called"), ("-", -1, "the shard -1 is not one from 0 to"), ("a\0", 1, "zero byte"),
+    ("\ud800", 1, "not UTF-8"), ("", -1, "shard"), ("", 1 << 32, "shard")])
 def test_blocks_of_what_is_no_tenant_or_shard_are_refused(tenant, shard, why):
     """The rows of anonymous blocks have the tenant `-`: a tenant who says so does not get them."""
     async def work():
