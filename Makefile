@@ -21,7 +21,7 @@ slow: setup fizzbee servers  ## the tests that take long, most of which ask what
 	@$(BIN)/python -m pytest -m slow -n 2
 
 interop: setup servers  ## released SlateDB clients and our code on the same databases, and on a real S3 server (installs the clients, once)
-	@$(BIN)/python -m pytest -m interop -n 2
+	@$(BIN)/python -m pytest -m interop -n 3 --dist worksteal
 
 strangers: setup servers  ## try released clients of other projects (strangers/) with faults; takes minutes
 	@$(BIN)/python strangers/run.py
