@@ -256,6 +256,14 @@ async def a_result_counts_with_the_token_that_it_was_reported_with(alone: Alone)
             same([of.string_table[of.datasets[0].name] for of in await index.get("", 1, known(index))], ["right"])
 
 
+async def a_job_that_is_reported_twice_has_the_first_result(alone: Alone) -> None:
+    index = opened(alone, ONE)
+    await index.add(block(1))
+    job, token = await handed(alone, index, 2)
+    await poll(index, 0, *(report(job, SUCCESS, token, (result_of(job, 5, (data,)),)) for data in ("first", "second")))
+    same([of.string_table[of.datasets[0].name] for of in await index.get("", 1, known(index))], ["first"])
+
+
 async def blocks_of_a_level_that_is_compacted_no_more_wait(alone: Alone) -> None:
     """An operator has set fewer levels, while no node ran, than there were when the blocks came."""
     index = opened(alone, ONE)
@@ -640,7 +648,8 @@ SCRIPTS: tuple[Script, ...] = (
     a_job_is_planned_handed_out_and_ended, a_result_that_breaks_a_rule_ends_no_job, a_poll_does_several_things,
     a_plan_that_is_large_gets_no_more_jobs, many_jobs_are_handed_out_and_ended,
     a_worker_that_ends_a_job_gets_no_job_that_is_over,
-    a_result_counts_with_the_token_that_it_was_reported_with, blocks_of_a_level_that_is_compacted_no_more_wait,
+    a_result_counts_with_the_token_that_it_was_reported_with, a_job_that_is_reported_twice_has_the_first_result,
+    blocks_of_a_level_that_is_compacted_no_more_wait,
     a_report_after_the_lease_keeps_the_job, failed_jobs_make_room, one_poll_gives_up_no_more_than_it_needs,
     a_job_carries_tombstones_until_one_is_confirmed, a_tombstone_that_jobs_carry_in_vain_is_overdue,
     what_is_deleted_may_be_told_with_any_report, jobs_of_a_higher_level_end_without_a_result,
