@@ -265,7 +265,7 @@ async def a_job_that_is_reported_twice_has_the_first_result(alone: Alone) -> Non
 
 
 async def blocks_of_a_level_that_is_compacted_no_more_wait(alone: Alone) -> None:
-    """An operator has set fewer levels, while no node ran, than there were when the blocks came."""
+    """A backup was restored into an index with fewer levels than there were when the blocks came."""
     index = opened(alone, ONE)
     await index.add(block(1, tenant="t", level=1))
     await index.add(block(2, tenant="t"))

@@ -719,7 +719,7 @@ def test_jobs_wait_for_enough_blocks_or_long_enough():
 
 
 def test_waiting_blocks_of_a_level_that_is_no_more_stay_as_they_are():
-    """The levels may be changed while no node runs: rows of the queue may be of one that is not compacted any more."""
+    """A backup may be restored into an index with fewer levels: rows of its queue may be of one that is not compacted."""
     story = Story()
     story.add(block(0, level=1))
     story.add(block(1))
