@@ -21,7 +21,7 @@ from highwater.cluster.service import Service
 from highwater.impl.errors import StoreError, TaskCancelled, TimedOut
 from highwater.impl.level import Level
 from highwater.impl.node_world import Disk, NodeWorld
-from highwater.impl.raft import core, identity
+from highwater.impl.raft import core, owned
 from highwater.impl.raft.faults import QueueFull
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.node import Node, Options
@@ -187,11 +187,8 @@ async def running(settings: Settings, disk: Disk | None = None, step: core.Step 
     world = NodeWorld(timed, net, SystemClock(), SystemSignals(), Ulids(), counters)
     node = None
     try:
-        await timed.lock()
-        known = await identity.check(timed, mine)
-        node = await Node.open(world, settings.node, (known or mine).voters, settings.service.machine, settings.options,
-                               following_members(status.logging_roles(step), net))
-        await identity.take(timed, mine, known)
+        node = await owned.opened(world, mine, settings.service.machine, settings.options,
+                                     following_members(status.logging_roles(step), net))
         server = Server(settings, node, net, counters)
         net.serve, net.level = server.serve, lambda: node.level
         await net.start(listen, settings.insecure)

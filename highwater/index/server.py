@@ -28,7 +28,7 @@ from highwater.impl.index.service.codes import code_of
 from highwater.impl.index.service.limits import Limits
 from highwater.impl.index.service.service import Reply, Service
 from highwater.impl.node_world import NodeWorld
-from highwater.impl.raft import identity
+from highwater.impl.raft import owned
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.node import Node, Options
 from highwater.impl.raft.state import LEADER
@@ -174,11 +174,8 @@ async def alone(settings: Settings) -> AsyncGenerator[tuple[Node, Counters]]:
     mine = FolderIdentity(settings.cluster, settings.node, (settings.node,), replicated.settings)
     world = NodeWorld(disk, LocalNet(settings.node, {}), SystemClock(), SystemSignals(), Ulids(), counters)
     try:
-        await disk.lock()
-        known = await identity.check(disk, mine)
-        node = await Node.open(world, settings.node, (known or mine).voters, replicated, settings.options)
+        node = await owned.opened(world, mine, replicated, settings.options)
         try:
-            await identity.take(disk, mine, known)
             async with raising(node, lambda peer: None):  # it has no peers
                 yield node, counters
         finally:

@@ -37,7 +37,7 @@ from highwater.impl.index.query.request import InvalidQuery, Query, query_of, un
 from highwater.impl.index.replicated import Result, machine, stamped, unreadable
 from highwater.impl.index.validate import invalid_block, invalid_tenant
 from highwater.impl.node_world import Disk, DiskLocked, NodeWorld, Signal
-from highwater.impl.raft import identity
+from highwater.impl.raft import owned
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.node import USUAL, Node, Options
 
@@ -86,11 +86,8 @@ class Index:
             raise DiskLocked("this process has an index open on this disk: close it first, or give another folder")
         OPEN.add(world.disk)
         try:
-            await world.disk.lock()
-            known = await identity.check(world.disk, mine)
-            node = await Node.open(world, me, (known or mine).voters, replicated, options)
+            node = await owned.opened(world, mine, replicated, options)
             try:
-                await identity.take(world.disk, mine, known)
                 yield cls(node, world, numbers)
             finally:
                 await node.close()

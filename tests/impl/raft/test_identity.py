@@ -5,10 +5,14 @@ import asyncio
 import pytest
 
 from highwater.dst.scripts.replicated.disks import ScriptDisk, run
-from highwater.impl.raft import identity
+from highwater.impl.node_world import DiskFailed
+from highwater.impl.raft import identity, owned
 from highwater.impl.raft.faults import Damaged, OtherNode, OtherSettings
 from highwater.impl.raft.identity import FolderIdentity
+from highwater.impl.raft.node import USUAL
 from highwater.impl.stores.memory_disk import MemoryDisk
+from highwater.impl.stores.node_system import local_worlds
+from tests.impl.raft.appending import APPENDING
 
 MINE = FolderIdentity("main", "1", ("1", "2"))
 
@@ -74,3 +78,17 @@ def test_somebody_elses_folder_is_refused(changed, why):
 def test_an_identity_that_cannot_be_read_is_damage(content):
     with pytest.raises(Damaged, match="it does not name a cluster and a node"):
         checked(MemoryDisk({identity.FILE: content}))
+
+
+def test_a_node_that_cannot_name_its_folder_does_not_run():
+    class Failing(MemoryDisk):
+        async def rename(self, old: str, new: str) -> None:
+            raise DiskFailed(f"{new}: the disk failed")
+
+    async def opens() -> set[asyncio.Task]:
+        with pytest.raises(DiskFailed, match="identity: the disk failed"):
+            await owned.opened(local_worlds([("1", Failing())])["1"], MINE, APPENDING, USUAL)
+        await asyncio.sleep(0)
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert not asyncio.run(opens())
