@@ -5,7 +5,7 @@ first of these two leaders may each change the same membership, and have majorit
 in Raft's dissertation. A server joins as a learner, and is a voter once it has caught up.
 """
 
-from highwater.impl.raft import in_force, members
+from highwater.impl.raft import in_force, members, reads
 from highwater.impl.raft.effects import emit, put
 from highwater.impl.raft.entries import MEMBERS, Entry, last_index, term_at
 from highwater.impl.raft.members import Members
@@ -33,13 +33,13 @@ from highwater.impl.raft.terms import become_follower
 
 def change(state: State, given: Change) -> State:
     """Append a change of the members to the leader's log, where it is in force at once, or refuse it. Fewer voters may commit
-    more."""
+    more, and confirm reads: those who are left may have answered, and nobody else need do so any more."""
     if why := reason_to_refuse(state, given):
         return emit(state, Refused(why, state.leader))
     body, first = members.encoded(after(state, given)), last_index(state.log) + 1
     state = put(state, first, (Entry(state.term, MEMBERS, body),))
     state = in_force.with_peers(state._replace(uncommitted_bytes=state.uncommitted_bytes + len(body)))
-    following = advance_commit(emit(state, Accepted(state.term, first)))
+    following = reads.confirm(advance_commit(emit(state, Accepted(state.term, first))))
     return following if following.commit > state.commit else send_appends(following)
 
 

@@ -232,6 +232,15 @@ async def fewer_voters_commit_more(alone: Alone) -> None:
     same(after(more, Change(REMOVE, "b"))[0].commit, 2)
 
 
+async def fewer_voters_confirm_a_read(alone: Alone) -> None:
+    """The server that is removed is down, and nobody else answers any more."""
+    pair, _ = after(server(voters=("a", "b")), Campaign(), Synced(1), got("b", Vote(1, True)), Synced(2))
+    waits, _ = after(pair, got("b", Appended(1, 1)), Read("r"))
+    same([one.read for one in waits.reads], ["r"])
+    alone_now, outputs = after(waits, Change(REMOVE, "b"))
+    same(([output for output in outputs if isinstance(output, ReadReady)], alone_now.reads), ([ReadReady("r", 1)], ()))
+
+
 async def a_new_leader_knows_a_change_that_it_found(alone: Alone) -> None:
     log = Log(0, 0, (*logged(4).entries, entry(Members(("a", "b", "c", "d")), 4)))
     led, _ = after(server(term=4, log=log, commit=0), Campaign(), Synced(1), got("b", Vote(5, True)))
@@ -269,6 +278,7 @@ SCRIPTS: tuple[Script, ...] = (
     a_leader_that_removes_itself_leads_until_that_is_committed,
     who_may_be_removed_stands_and_does_not_count_itself,
     fewer_voters_commit_more,
+    fewer_voters_confirm_a_read,
     a_new_leader_knows_a_change_that_it_found,
     votes_of_those_who_do_not_count_elect_nobody,
 )
