@@ -41,7 +41,9 @@ def head(number: int, node: str, index: int, term: int, batch: int, anew: bool) 
 
 
 def parsed(name: str, data: bytes, node: str, newest: bool) -> Segment | None:
-    """Read a segment of `node`; None if it is torn from its first byte on. Raises Damaged, OtherNode, OtherVersion."""
+    """Read a segment of `node`; None if its first batch is torn: it may lack term and vote, and nothing was written behind it.
+
+    Raises Damaged, OtherNode, OtherVersion."""
     records: list[Record] = []
     position = 0
     while position < len(data):
@@ -52,11 +54,11 @@ def parsed(name: str, data: bytes, node: str, newest: bool) -> Segment | None:
         check_order(name, position, record, records[-1] if records else None)
         records.append(record)
         position = record.end
-    if not records:
-        if not newest:
-            raise Damaged(name, 0, "the segment is empty")
+    if not records and not newest:
+        raise Damaged(name, 0, "the segment is empty")
+    anew = bool(records) and check_head(name, records[0], node)
+    if newest and not any(record.is_last for record in records):
         return None
-    anew = check_head(name, records[0], node)
     number = number_of(name)
     assert number is not None
     return Segment(name, number, anew, tuple(records), position, len(data) - position)

@@ -219,6 +219,22 @@ async def a_new_segment_that_is_torn_from_its_first_byte_is_removed(alone: Alone
         same(list(disk.files), [FIRST])
 
 
+async def a_new_segment_whose_first_batch_is_torn_is_removed(alone: Alone) -> None:
+    """Term and vote may be what is torn. Once a snapshot lets the older segments go, nothing else would have them."""
+    disk = written([batch(1, 1, b"x" * 200, term=7, vote="n3")], size=200)
+    newest = disk.files[name_of(2)]
+    newest.now = newest.now[:ends(newest.now)[0]]
+
+    async def go_on():
+        log, _ = await open_log(disk, "n1", (0, 0))
+        same(sorted(disk.files), [FIRST])
+        await log.write([batch(2, 2, b"y" * 200, term=7, vote="n3")])
+        await log.compact(1)
+
+    run(go_on())
+    same(opened(disk, (1, 7))[:2], (7, "n3"))
+
+
 async def damage_in_an_earlier_segment_is_refused(alone: Alone) -> None:
     disk = written(*THREE, size=200)
     disk.files[FIRST].now = disk.files[FIRST].now[:-1]
@@ -326,6 +342,7 @@ SCRIPTS: tuple[Script, ...] = (
     a_hole_in_the_last_batch_is_a_torn_write,
     the_log_goes_on_after_a_cut_in_the_middle_of_a_batch,
     a_new_segment_that_is_torn_from_its_first_byte_is_removed,
+    a_new_segment_whose_first_batch_is_torn_is_removed,
     damage_in_an_earlier_segment_is_refused,
     a_missing_segment_is_refused,
     a_snapshot_that_ends_before_the_log_begins_is_refused,
