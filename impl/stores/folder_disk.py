@@ -27,9 +27,7 @@ class FolderDisk:
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = os.path.abspath(folder)
-        if not os.path.isdir(self.folder):
-            os.makedirs(self.folder)
-            fsync_folder(os.path.dirname(self.folder))
+        make_durably(self.folder)
         self._thread = ThreadPoolExecutor(1, "folder-disk")
         self._lock_fd: int | None = None
         self._open: dict[str, int] = {}  # files that were written: an error of the device is told to who had them open
@@ -150,6 +148,15 @@ class FolderDisk:
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None
+
+
+def make_durably(folder: str) -> None:
+    """Make a folder and those above it, where they are missing, so that a crash of the machine leaves them."""
+    if not os.path.isdir(folder):
+        above = os.path.dirname(folder)
+        make_durably(above)
+        os.mkdir(folder)
+        fsync_folder(above)
 
 
 def full(folder: str, name: str, error: OSError) -> DiskFull:

@@ -54,6 +54,15 @@ def test_a_folder_is_locked_against_others(tmp_path):
     asyncio.run(work())
 
 
+def test_each_new_folder_is_durable_in_the_one_above(tmp_path, monkeypatch):
+    synced = list[str]()
+    monkeypatch.setattr(folder_disk, "fsync_folder", synced.append)
+    FolderDisk(tmp_path / "a" / "b" / "c")
+    assert synced == [str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")]
+    FolderDisk(tmp_path / "a" / "b" / "c")
+    assert len(synced) == 3
+
+
 @pytest.mark.parametrize("name", ("", ".", "..", "a/b", ".lock", "a\0b"))
 def test_a_name_has_no_folder(name, tmp_path):
     async def work():
