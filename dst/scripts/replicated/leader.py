@@ -14,6 +14,7 @@ from highwater.impl.raft.messages import (
     ReadIndexReply,
     RequestVote,
     TimeoutNow,
+    Vote,
 )
 from highwater.impl.raft.state import (
     CANDIDATE,
@@ -114,6 +115,14 @@ async def a_leader_goes_back_a_term_at_a_time(alone: Alone) -> None:
     same(after(led, got("b", Conflict(5, 7, 7, 2)))[1], ())
 
 
+async def a_refusal_acknowledges_nothing(alone: Alone) -> None:
+    """The follower names a place where the logs may agree. It may have another entry there, or not have it on its disk."""
+    led, _ = after(leader(log=logged(1, 1, 3, 3, 3, 3, 3)), got("b", Conflict(5, 7, 7, 2)))
+    same((progress(led).match_index, progress(led).next_index), (0, 3))
+    _, outputs = after(led, got("c", Appended(5, 8)), Tick())
+    same(sent(outputs), [("b", Heartbeat(5, 0, 0)), ("c", Heartbeat(5, 8, 0))])
+
+
 async def late_answers_change_nothing(alone: Alone) -> None:
     led, _ = after(leader(log=logged(1, 1)), got("b", Appended(5, 3)))
     for message in (Appended(5, 1), Conflict(5, 2, 1, 1)):
@@ -168,6 +177,25 @@ async def a_leader_that_steps_down_answers_no_read(alone: Alone) -> None:
     check(ReadRefused("r", "b") in outputs, "a leader that steps down answers no read")
     check(not left.reads, "a leader that steps down answers no read")
     check(("c", ReadIndexReply(5, "s", -1)) in sent(outputs), "a leader that steps down answers no read")
+
+
+async def a_leader_that_hears_of_no_quorum_refuses_its_reads(alone: Alone) -> None:
+    """It steps down without another leader, and who reads need not wait until it asks again."""
+    led, _ = after(leader(CAREFUL), got("b", Appended(5, 1)), Read("r"), got("c", ReadIndex(5, "s")))
+    left, outputs = after(led, *[Tick()] * 8)
+    same((left.role, left.term, left.reads), (FOLLOWER, 5, ()))
+    check(ReadRefused("r") in outputs, "a leader that hears of no quorum refuses its reads")
+    check(("c", ReadIndexReply(5, "s", -1)) in sent(outputs), "the server that asked hears of it")
+
+
+async def an_answer_that_is_late_takes_no_round_back(alone: Alone) -> None:
+    five, _ = after(server(voters=("a", "b", "c", "d", "e")), Campaign(), Synced(1), got("b", Vote(1, True)),
+                    got("c", Vote(1, True)), Synced(2), got("b", Appended(1, 1)), got("c", Appended(1, 1)))
+    waits, _ = after(five, Read("r"), Read("s"), got("b", HeartbeatReply(1, 2)), got("b", HeartbeatReply(1, 1)))
+    same([one.read for one in waits.reads], ["r", "s"])
+    read, outputs = after(waits, got("c", HeartbeatReply(1, 2)))
+    same([output for output in outputs if isinstance(output, ReadReady)], [ReadReady("r", 1), ReadReady("s", 1)])
+    same(read.reads, ())
 
 
 async def a_follower_asks_the_leader(alone: Alone) -> None:
@@ -322,12 +350,15 @@ SCRIPTS: tuple[Script, ...] = (
     a_lost_append_is_found_by_a_heartbeat_and_sent_again,
     a_full_window_whose_answers_are_lost_opens_again,
     a_leader_goes_back_a_term_at_a_time,
+    a_refusal_acknowledges_nothing,
     late_answers_change_nothing,
     proposals_are_taken_or_refused_as_a_whole,
     a_new_leader_counts_the_uncommitted_bytes_it_found,
     a_read_waits_for_a_round_that_began_after_it,
     a_new_leaders_read_waits_for_an_entry_of_its_term,
     a_leader_that_steps_down_answers_no_read,
+    a_leader_that_hears_of_no_quorum_refuses_its_reads,
+    an_answer_that_is_late_takes_no_round_back,
     a_follower_asks_the_leader,
     a_leader_answers_a_followers_read,
     a_server_that_is_behind_is_answered_and_learns_the_term,

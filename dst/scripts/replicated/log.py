@@ -110,6 +110,24 @@ async def full_segments_are_followed_by_others_and_go_after_a_snapshot(alone: Al
     same(found.term, 1)
 
 
+async def segments_go_one_after_the_other(alone: Alone) -> None:
+    """A crash between two removals leaves no gap: the first one is durable before the next one begins."""
+    disk = ScriptDisk()
+
+    async def work():
+        log, _ = await open_log(disk, "n1", (0, 0), 200)
+        for saves in THREE:
+            await log.write(saves)
+        numbers = [number for number, _ in log.segments]
+        disk.calls.clear()
+        await log.compact(6)
+        return numbers
+
+    *removed, _ = run(work())
+    check(len(removed) > 1, "several segments go")
+    same(disk.calls, [call for number in removed for call in (("remove", name_of(number)), ("sync_names", ""))])
+
+
 AFTER = [b"deux", b"trois", b"quatre", b"cinq", b"six", b"sept"]  # entries from 2 on, once a cut has taken the old ones
 
 
@@ -208,6 +226,18 @@ async def the_log_goes_on_after_a_cut_in_the_middle_of_a_batch(alone: Alone) -> 
 
     run(go_on())
     same(opened(disk).log.entries[-2:], entries(2, b"SIX", b"seven"))
+
+
+async def entries_are_not_there_without_their_term(alone: Alone) -> None:
+    """Term and vote come first in a batch, so a tear leaves no entry of a term that the server does not know."""
+    disk = written(*THREE, [batch(4, 5, b"cinq", b"six", term=3, vote="n2")])
+    whole = disk.files[FIRST].now
+    found = []
+    for end in ends(whole)[-4:]:
+        disk.files[FIRST].now = whole[:end]
+        term, vote, log = opened(disk)
+        found.append((term, vote, last_index(log)))
+    same(found, [(3, "n2", 6), (3, "n2", 4), (3, "n2", 5), (3, "n2", 6)])
 
 
 async def a_new_segment_that_is_torn_from_its_first_byte_is_removed(alone: Alone) -> None:
@@ -330,6 +360,7 @@ SCRIPTS: tuple[Script, ...] = (
     a_conflict_is_cut_by_a_record,
     a_batch_costs_one_append_and_one_sync,
     full_segments_are_followed_by_others_and_go_after_a_snapshot,
+    segments_go_one_after_the_other,
     a_cut_that_reached_behind_its_segment_is_read_without_the_segments_before,
     a_cut_in_a_later_segment_may_reach_behind_the_first_that_is_left,
     a_new_segment_is_durable_before_it_is_used,
@@ -341,6 +372,7 @@ SCRIPTS: tuple[Script, ...] = (
     what_a_killed_process_had_not_synced_is_synced_before_it_counts,
     a_hole_in_the_last_batch_is_a_torn_write,
     the_log_goes_on_after_a_cut_in_the_middle_of_a_batch,
+    entries_are_not_there_without_their_term,
     a_new_segment_that_is_torn_from_its_first_byte_is_removed,
     a_new_segment_whose_first_batch_is_torn_is_removed,
     damage_in_an_earlier_segment_is_refused,
