@@ -6,9 +6,9 @@ from highwater.dst.script import Alone, Script, check, fails_with, forever, same
 from highwater.dst.scripts.replicated.disks import ScriptDisk
 from highwater.dst.scripts.replicated.servers import ABC, after, got, leader, logged, server
 from highwater.impl.codecs.crc32c import crc32c
-from highwater.impl.node_world import DiskFailed, Message, NodeWorld
-from highwater.impl.raft import core, records, segments, snapshots, terms, wire
-from highwater.impl.raft.entries import COMMAND, MEMBERS, NOOP
+from highwater.impl.node_world import DiskFailed, DiskFull, Message, NodeWorld
+from highwater.impl.raft import core, members, records, segments, snapshots, terms, wire
+from highwater.impl.raft.entries import COMMAND, MEMBERS, NOOP, Entry
 from highwater.impl.raft.faults import (
     Damaged,
     LeadershipLost,
@@ -27,6 +27,7 @@ from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.guard import GuardedDisk
 from highwater.impl.raft.log import open_log
 from highwater.impl.raft.machine import Machine
+from highwater.impl.raft.members import Members
 from highwater.impl.raft.messages import Append, Heartbeat, ReadIndexReply, RequestVote, TimeoutNow
 from highwater.impl.raft.node import Done, Node, Options, seed_of
 from highwater.impl.raft.snapshots import Snapshot
@@ -325,6 +326,25 @@ async def full_queues(alone: Alone) -> None:
     check("entries of 2 bytes wait" in str(error) and "at most 3 may" in str(error), "the limit is told")
 
 
+async def full_disks(alone: Alone) -> None:
+    """A node whose disk was full for one write stops, and does not try again: a part of the batch may be in the log already."""
+    disk = ScriptDisk()
+    node = await leading(alone, disk)
+    append, failures = disk.append, [DiskFull("there is no room")]
+
+    async def full_once(name: str, body: bytes) -> None:
+        if failures:
+            raise failures.pop()
+        await append(name, body)
+
+    disk.append = full_once
+    waiter = Waiter(node.world.signals)
+    node._step(Propose((b"x",)), waiter)
+    await alone.raises(DiskFull, node._ends(node._write_on))
+    await alone.raises(NodeStopped, waiter.wait())
+    check("no room" in str(await alone.raises(NotRunning, node.propose(b"y"))), "the reason is told")
+
+
 async def strange_messages(alone: Alone) -> None:
     """Bytes that are no message are dropped with a warning, and the node goes on."""
     node = await opened(alone, ScriptDisk(), ABC)
@@ -465,6 +485,34 @@ async def snapshots_of_what_is_committed_meanwhile(alone: Alone) -> None:
     same((node.applied, node.state.snapshot, node.snapshot.index), (3, (2, 1), 2))
 
 
+async def snapshots_of_what_is_applied(alone: Alone) -> None:
+    """While a snapshot is fetched, the node applies all that it covers: it is not stored, and a later one stays."""
+    disk = ScriptDisk()
+    node = await opened(alone, disk, ABC)
+    await node._give(Received("b", Append(1, 0, 0, logged(1, 1, 1).entries, 3)))
+    await write(node)
+    same((node.applied, node.snapshot.index), (3, 3))
+    for index in (2, 3):
+        fetched = Fetched("b", index, 1)
+        data = snapshots.encoded(Snapshot(index, 1, ABC, b"x"))
+        fetched.take("b", Chunk(index, 1, 0, len(data), data))
+        node.fetched_more.ring()
+        disk.calls.clear()
+        await node._fetch(fetched)
+        same((node.snapshot.index, node.value, disk.calls), (3, (b"x", b"x", b"x"), []))
+
+
+async def snapshots_have_the_members_of_their_entry(alone: Alone) -> None:
+    """A change behind the last entry of a snapshot may never be committed."""
+    node = await opened(alone, ScriptDisk(), ABC)
+    change = Entry(1, MEMBERS, members.encoded(Members(("a", "b"))))
+    await node._give(Received("b", Append(1, 0, 0, (*logged(1, 1).entries, change), 2)))
+    same(node.state.voters, ("a", "b"))
+    same(node._snapshot_of(2, 1)[:5], (2, 1, ABC, b"x\nx", None))
+    await node._give(Received("b", Append(1, 3, 1, (), 3)))
+    same(node._snapshot_of(3, 1)[:5], (3, 1, ("a", "b"), b"x\nx", Members(("a", "b"))))
+
+
 async def guarded_disks(alone: Alone) -> None:
     """Each call reaches the disk, and its answer comes back."""
     disk = ScriptDisk()
@@ -495,8 +543,9 @@ async def malformed_messages(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     life, newer_snapshot_goes_first, unfinished_snapshots_go, cut_snapshots_are_refused, damaged_logs_are_refused, other_groups,
-    snapshots_are_read_back, snapshots_of_what_is_committed_meanwhile, closed_nodes, refusals, leaders_that_step_down,
+    snapshots_are_read_back, snapshots_of_what_is_committed_meanwhile,
+    snapshots_of_what_is_applied, snapshots_have_the_members_of_their_entry, closed_nodes, refusals, leaders_that_step_down,
     contradictions, usual_values, a_target_needs_no_pre_vote, waiters, parts_of_a_snapshot, guarded_disks, malformed_messages,
-    wrong_beginnings, contradictions_end_the_node, full_queues, strange_messages, other_folders,
+    wrong_beginnings, contradictions_end_the_node, full_queues, full_disks, strange_messages, other_folders,
     other_snapshots, small_numbers,
 )
