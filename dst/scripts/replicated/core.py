@@ -152,6 +152,16 @@ async def a_leader_with_a_stalled_disk_steps_down_and_does_not_campaign(alone: A
     same(after(left, Synced(3), Campaign())[0].role, CANDIDATE)
 
 
+async def a_stalled_disk_is_told_from_a_busy_one(alone: Alone) -> None:
+    """Each tick has a proposal. If nothing becomes durable the leader steps down. If a save does, it leads on, though there is
+    always another one that is not durable yet."""
+    stalled, busy = leader(), leader()
+    for tick in range(8):
+        stalled, _ = after(stalled, Propose((b"x",)), Tick())
+        busy, _ = after(busy, Propose((b"x",)), Synced(2 + tick), Tick())
+        same((stalled.role, busy.role, busy.unsynced != ()), (LEADER if tick < 3 else FOLLOWER, LEADER, True))
+
+
 async def oneself_is_not_heard_and_strangers_do_not_count(alone: Alone) -> None:
     fresh = server()
     same(after(fresh, got("a", RequestVote(9, 9, 9))), (fresh, ()))
@@ -212,6 +222,14 @@ async def an_append_before_the_logs_beginning_tells_the_leader_what_is_committed
     same(sent(outputs), [("b", Appended(5, 5))])
 
 
+async def an_append_from_before_the_logs_beginning_acknowledges_no_entry_of_an_earlier_leader(alone: Alone) -> None:
+    """Its entries reach into the log, which has others there. They are not compared, so only what is committed is sure."""
+    follower = server(term=5, log=logged(1, 2, 2, base=(4, 1)), commit=5)
+    kept, outputs = after(follower, got("b", Append(5, 2, 1, logged(1, 1, 1, 5, 5).entries, 7)))
+    same((kept.log, kept.commit), (follower.log, 5))
+    same(sent(outputs), [("b", Appended(5, 5))])
+
+
 async def a_follower_commits_no_more_than_it_has(alone: Alone) -> None:
     follower, _ = after(server(term=5, log=logged(1, 2, 2)), got("b", Append(5, 1, 1, (), 3)))
     same(follower.commit, 1)
@@ -262,6 +280,7 @@ SCRIPTS: tuple[Script, ...] = (
     who_hears_of_a_leader_ignores_candidates_unless_the_leader_sent_them,
     a_leader_that_hears_of_no_quorum_steps_down,
     a_leader_with_a_stalled_disk_steps_down_and_does_not_campaign,
+    a_stalled_disk_is_told_from_a_busy_one,
     oneself_is_not_heard_and_strangers_do_not_count,
     a_stranger_may_be_voted_for,
     entries_are_acknowledged_once_they_are_durable,
@@ -270,6 +289,7 @@ SCRIPTS: tuple[Script, ...] = (
     entries_of_another_term_are_replaced,
     a_missing_entry_is_refused_with_the_place_where_logs_may_agree,
     an_append_before_the_logs_beginning_tells_the_leader_what_is_committed,
+    an_append_from_before_the_logs_beginning_acknowledges_no_entry_of_an_earlier_leader,
     a_follower_commits_no_more_than_it_has,
     an_answer_waits_until_the_term_is_durable,
     what_waits_for_an_earlier_term_is_dropped,

@@ -307,6 +307,12 @@ async def a_log_that_has_the_snapshots_last_entry_stays(alone: Alone) -> None:
     check(not any(isinstance(o, Save) for o in outputs), "a log that has the snapshots last entry stays")
 
 
+async def an_installed_snapshot_acknowledges_no_entry_behind_it(alone: Alone) -> None:
+    """The log stays, since it has the snapshot's last entry. What follows there may be an earlier leader's."""
+    _, outputs = after(server(term=5, log=logged(1, 2, 3)), got("b", InstallSnapshot(5, 2, 2)), Installed(2, 2))
+    same(sent(outputs), [("b", Appended(5, 2))])
+
+
 async def an_older_snapshot_is_not_installed(alone: Alone) -> None:
     follower = server(term=5, log=logged(1, 2, 3), commit=3)
     same(sent(after(follower, got("b", InstallSnapshot(5, 2, 2)))[1]), [("b", Appended(5, 3))])
@@ -371,6 +377,7 @@ SCRIPTS: tuple[Script, ...] = (
     who_lacks_compacted_entries_is_offered_a_snapshot,
     an_offered_snapshot_is_fetched_once_and_installed,
     a_log_that_has_the_snapshots_last_entry_stays,
+    an_installed_snapshot_acknowledges_no_entry_behind_it,
     an_older_snapshot_is_not_installed,
     a_leader_learns_from_a_snapshot_what_is_committed_and_keeps_its_log,
     a_candidate_that_lacks_what_a_snapshot_has_is_none_any_more,
