@@ -67,6 +67,15 @@ async def a_vote_is_answered_once_it_is_durable(alone: Alone) -> None:
     same(sent(after(voter, Synced(1))[1]), [("b", Vote(5, True))])
 
 
+async def only_a_leader_and_a_vote_put_off_an_election(alone: Alone) -> None:
+    """A candidate that cannot be elected may ask again and again. Whoever can be elected stands all the same."""
+    for config in (PLAIN, CAREFUL):
+        waits, _ = after(server(config, 4, log=logged(2, 3)), Tick())
+        for asks in (RequestVote(4, 1, 2), PreVote(5, 1, 2), PreVote(5, 2, 3)):
+            same(after(waits, got("b", asks))[0].elapsed, 1)
+        same(after(waits, got("b", RequestVote(4, 2, 3)))[0].elapsed, 0)
+
+
 async def a_server_votes_once_a_term(alone: Alone) -> None:
     voter, _ = after(server(), got("b", RequestVote(5, 0, 0)), Synced(1))
     same(sent(after(voter, got("c", RequestVote(5, 9, 5)))[1]), [("c", Vote(5, False))])
@@ -172,6 +181,17 @@ async def oneself_is_not_heard_and_strangers_do_not_count(alone: Alone) -> None:
         same(after(led, got("x", stranger)), (led, ()))
 
 
+async def who_is_behind_in_terms_is_told_whatever_it_asks(alone: Alone) -> None:
+    """A server of an earlier term may have the longest log. Only once it knows the term it is elected, and perhaps nobody else
+    can be. Late answers are not answered: otherwise two servers would answer each other for ever."""
+    for asks in (PreVote(4, 9, 3), RequestVote(4, 9, 3), Append(4, 0, 0, (), 0), Heartbeat(4, 0, 0), InstallSnapshot(4, 9, 3)):
+        same(sent(after(server(CAREFUL, 5), got("b", asks))[1]), [("b", Vote(5, False))])
+    for answers in (PreVoteReply(4, False), Vote(4, True), Appended(4, 1), Conflict(4, 1, 0, 0), HeartbeatReply(4, 1)):
+        same(after(server(CAREFUL, 5), got("b", answers))[1], ())
+    longest, _ = after(server(CAREFUL, 3, log=logged(2, 3)), Campaign(), got("b", Vote(5, False)), Synced(1), Campaign())
+    same((longest.role, longest.term), (PRE_CANDIDATE, 5))
+
+
 async def a_stranger_may_be_voted_for(alone: Alone) -> None:
     """It may be a member by a change that this server has not heard of."""
     voter, _ = after(server(), got("x", RequestVote(9, 9, 9)))
@@ -270,6 +290,7 @@ SCRIPTS: tuple[Script, ...] = (
     a_candidate_asks_for_votes_once_its_own_is_durable,
     a_candidate_counts_itself_only_when_durable,
     a_vote_is_answered_once_it_is_durable,
+    only_a_leader_and_a_vote_put_off_an_election,
     a_server_votes_once_a_term,
     a_leader_opens_its_term_with_an_entry,
     refusals_of_a_quorum_end_a_candidacy,
@@ -282,6 +303,7 @@ SCRIPTS: tuple[Script, ...] = (
     a_leader_with_a_stalled_disk_steps_down_and_does_not_campaign,
     a_stalled_disk_is_told_from_a_busy_one,
     oneself_is_not_heard_and_strangers_do_not_count,
+    who_is_behind_in_terms_is_told_whatever_it_asks,
     a_stranger_may_be_voted_for,
     entries_are_acknowledged_once_they_are_durable,
     an_append_that_comes_twice_is_acknowledged_once_the_first_is_durable,
