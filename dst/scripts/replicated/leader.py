@@ -146,6 +146,13 @@ async def proposals_are_taken_or_refused_as_a_whole(alone: Alone) -> None:
     same(after(server(term=5), got("b", Heartbeat(5, 0, 0)), Propose((b"x",)))[1], (Refused(NOT_LEADER, "b"),))
 
 
+async def a_new_leader_tells_no_commit_before_it_knows_the_logs(alone: Alone) -> None:
+    """A follower may have entries of an earlier leader in the place of those that the new one knows to be committed."""
+    led, _ = after(leader(log=logged(1, 1), commit=2), Tick())
+    same([(one.match_index, one.next_index) for one in led.followers], [(0, 3), (0, 3)])
+    same(sent(after(led, Tick())[1]), [("b", Heartbeat(5, 0, 0)), ("c", Heartbeat(5, 0, 0))])
+
+
 async def a_new_leader_counts_the_uncommitted_bytes_it_found(alone: Alone) -> None:
     same(leader(log=logged(1, 2, 2), commit=1).uncommitted_bytes, 2)
 
@@ -230,6 +237,9 @@ async def a_server_that_is_behind_is_answered_and_learns_the_term(alone: Alone) 
 async def a_single_server_reads_at_once(alone: Alone) -> None:
     single, _ = after(server(voters=("a",)), Campaign(), Synced(1), Synced(2))
     same(after(single, Read("r"))[1], (ReadReady("r", 1),))
+    early, outputs = after(server(voters=("a",)), Campaign(), Synced(1), Read("r"))
+    same(outputs, ())
+    same(after(early, Synced(2))[1], (ReadReady("r", 1),))
 
 
 async def a_heartbeat_tells_no_commit_that_the_follower_may_lack(alone: Alone) -> None:
@@ -359,6 +369,7 @@ SCRIPTS: tuple[Script, ...] = (
     a_refusal_acknowledges_nothing,
     late_answers_change_nothing,
     proposals_are_taken_or_refused_as_a_whole,
+    a_new_leader_tells_no_commit_before_it_knows_the_logs,
     a_new_leader_counts_the_uncommitted_bytes_it_found,
     a_read_waits_for_a_round_that_began_after_it,
     a_new_leaders_read_waits_for_an_entry_of_its_term,
