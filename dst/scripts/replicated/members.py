@@ -150,6 +150,23 @@ async def a_learner_is_promoted_once_it_has_caught_up(alone: Alone) -> None:
     same(after(heard, Change(PROMOTE, "d"))[0].voters, ("a", "b", "c", "d"))
 
 
+async def a_learner_that_is_not_heard_does_not_become_a_voter(alone: Alone) -> None:
+    """It had caught up, and is down now: as a voter it would only be missed."""
+    led = learning()._replace(config=CAREFUL)
+    for _ in range(8):
+        led, _ = after(led, Tick(), got("b", HeartbeatReply(5, 0)))
+    same(refused(led, Change(PROMOTE, "d")), NOT_CAUGHT_UP)
+    led, _ = after(led, got("d", HeartbeatReply(5, 0)), Change(PROMOTE, "d"))
+    same(led.voters, ("a", "b", "c", "d"))
+
+
+async def a_change_waits_among_the_entries_that_are_not_committed(alone: Alone) -> None:
+    led, _ = after(settled_leader(), Change(LEARN, "d", "there:4"))
+    same(led.uncommitted_bytes, len(members.encoded(WITH_D)))
+    same([(one.name, one.match_index) for one in led.followers], [("b", 1), ("c", 0), ("d", 0)])
+    same(learning().uncommitted_bytes, 0)
+
+
 async def a_change_of_an_address_moves_a_member(alone: Alone) -> None:
     led, _ = after(learning(), Change(LEARN, "d", "elsewhere:4"))
     same(led.configurations[-1], Configuration(3, WITH_D._replace(addresses=(("d", "elsewhere:4"),))))
@@ -189,6 +206,17 @@ async def a_snapshot_carries_the_members(alone: Alone) -> None:
     short, _ = after(led, Compact(2, 2))
     same(short.configurations, (Configuration(2, WITH_D),))
     same(after(led, Compact(1, 1))[0].configurations, led.configurations)
+
+
+async def a_log_that_begins_anew_keeps_no_change(alone: Alone) -> None:
+    """The change stood behind the snapshot's last entry. The log had another entry there, so the change was never committed."""
+    for at in (2, 3, 4):
+        log = (*logged(*[5] * (at - 1)).entries, entry(Members(("a", "b"))))
+        undone, _ = after(server(term=5), got("b", Append(5, 0, 0, log, 0)), Synced(1))
+        same(undone.voters, ("a", "b"))
+        offer = got("c", InstallSnapshot(6, 3, 6))
+        undone, _ = after(undone, offer, Synced(2), offer, Installed(3, 6))
+        same((undone.log, undone.configurations, undone.voters), (Log(3, 6), (Configuration(0, ABC),), ABC.voters))
 
 
 async def who_is_removed_hears_that_it_is_committed_and_nothing_more(alone: Alone) -> None:
@@ -270,10 +298,13 @@ SCRIPTS: tuple[Script, ...] = (
     a_learner_confirms_no_read_and_keeps_no_leader,
     a_change_is_refused,
     a_learner_is_promoted_once_it_has_caught_up,
+    a_learner_that_is_not_heard_does_not_become_a_voter,
+    a_change_waits_among_the_entries_that_are_not_committed,
     a_change_of_an_address_moves_a_member,
     a_change_is_undone_where_the_log_is_cut,
     a_change_is_in_force_after_a_restart,
     a_snapshot_carries_the_members,
+    a_log_that_begins_anew_keeps_no_change,
     who_is_removed_hears_that_it_is_committed_and_nothing_more,
     a_leader_that_removes_itself_leads_until_that_is_committed,
     who_may_be_removed_stands_and_does_not_count_itself,
