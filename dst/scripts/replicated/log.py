@@ -174,6 +174,25 @@ async def an_installed_snapshot_lets_the_log_begin_anew(alone: Alone) -> None:
     same(opened(disk, (10, 2)).log, Log(10, 2, entries(2, b"eleven")))
 
 
+async def a_new_segment_repeats_term_and_vote(alone: Alone) -> None:
+    """Those before it may go when it is full, or when the log begins anew after a snapshot. A vote may come after its term."""
+    voted = [[batch(1, 1, b"one", term=7)], [Save(2, 7, "n3", 2, ())]]
+    full, anew = [batch(3, 2, b"y" * 200, term=7, vote="n3")], [Save(3, 7, "n3", 11, (), (10, 7))]
+    for later, snapshot in ((full, (2, 7)), (anew, (10, 7))):
+        disk = ScriptDisk()
+
+        async def work(later=later, disk=disk):
+            log, _ = await open_log(disk, "n1", (0, 0), 200)
+            for saves in (*voted, later):
+                await log.write(saves)
+            await log.compact(log.last[0])
+
+        run(work())
+        check(FIRST not in disk.files, "the first segment goes")
+        same(opened(disk, snapshot)[:2], (7, "n3"))
+    same(opened(written(*voted))[:2], (7, "n3"))
+
+
 async def a_snapshot_that_is_ahead_of_the_log_takes_its_place(alone: Alone) -> None:
     disk = written(*THREE)
     same(opened(disk, (9, 3)), disk_log.Recovered(3, "", Log(9, 3)))
@@ -365,6 +384,7 @@ SCRIPTS: tuple[Script, ...] = (
     a_cut_in_a_later_segment_may_reach_behind_the_first_that_is_left,
     a_new_segment_is_durable_before_it_is_used,
     an_installed_snapshot_lets_the_log_begin_anew,
+    a_new_segment_repeats_term_and_vote,
     a_snapshot_that_is_ahead_of_the_log_takes_its_place,
     a_snapshot_with_another_last_entry_takes_the_logs_place,
     a_log_that_has_the_snapshots_last_entry_stays,
