@@ -107,6 +107,7 @@ async def pre_vote_takes_no_term(alone: Alone) -> None:
     same(sent(outputs), [(name, PreVote(5, 1, 2)) for name in "bc"])
     candidate, _ = after(asking, got("b", PreVoteReply(5, True)))
     same((candidate.role, candidate.term), (CANDIDATE, 5))
+    same(sent(after(candidate, Synced(1))[1]), [(name, RequestVote(5, 1, 2, False)) for name in "bc"])
     same(after(asking, got("b", PreVoteReply(4, False)), got("c", PreVoteReply(4, False)))[0].role, FOLLOWER)
     same(after(asking, got("b", PreVoteReply(9, False)))[0].term, 9)
     same(after(asking, got("b", PreVoteReply(4, True)))[0], asking)  # it asked in an earlier term
@@ -188,6 +189,7 @@ async def who_is_behind_in_terms_is_told_whatever_it_asks(alone: Alone) -> None:
         same(sent(after(server(CAREFUL, 5), got("b", asks))[1]), [("b", Vote(5, False))])
     for answers in (PreVoteReply(4, False), Vote(4, True), Appended(4, 1), Conflict(4, 1, 0, 0), HeartbeatReply(4, 1)):
         same(after(server(CAREFUL, 5), got("b", answers))[1], ())
+        same(after(leader(), got("b", answers)), (leader(), ()))
     longest, _ = after(server(CAREFUL, 3, log=logged(2, 3)), Campaign(), got("b", Vote(5, False)), Synced(1), Campaign())
     same((longest.role, longest.term), (PRE_CANDIDATE, 5))
 
