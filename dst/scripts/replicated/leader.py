@@ -108,6 +108,14 @@ async def a_full_window_whose_answers_are_lost_opens_again(alone: Alone) -> None
     same(progress(after(led, got("b", HeartbeatReply(5, 0)))[0]).inflight, (2,))  # it is not full
 
 
+async def a_refusal_ends_what_is_under_way(alone: Alone) -> None:
+    """All that the window holds was behind the missing entry, and is refused, too."""
+    led, _ = after(leader(PLAIN._replace(max_inflight=2)), got("b", Appended(5, 1)), *[Propose((b"x",))] * 3)
+    led, outputs = after(led, got("b", Conflict(5, 2, 1, 5)))
+    same(sent(outputs), [("b", Append(5, 1, 5, led.log.entries[1:], 1))])
+    same((progress(led).inflight, progress(led).paused), ((), True))
+
+
 async def a_leader_goes_back_a_term_at_a_time(alone: Alone) -> None:
     led = leader(log=logged(1, 1, 3, 3, 3, 3, 3))
     led, outputs = after(led, got("b", Conflict(5, 7, 7, 2)))
@@ -317,6 +325,13 @@ async def a_log_that_has_the_snapshots_last_entry_stays(alone: Alone) -> None:
     check(not any(isinstance(o, Save) for o in outputs), "a log that has the snapshots last entry stays")
 
 
+async def a_long_log_does_not_decline_a_snapshot(alone: Alone) -> None:
+    """Its entries there may be an earlier leader's, and its leader has no more of those that it needs."""
+    offer = got("b", InstallSnapshot(5, 3, 3))
+    same(after(server(term=5, log=logged(1, 2, 2, 2, 2)), offer)[1], (FetchSnapshot("b", 3, 3),))
+    same(sent(after(server(term=5, log=logged(1, 2, 3, 3), commit=3), offer)[1]), [("b", Appended(5, 3))])
+
+
 async def an_installed_snapshot_acknowledges_no_entry_behind_it(alone: Alone) -> None:
     """The log stays, since it has the snapshot's last entry. What follows there may be an earlier leader's."""
     _, outputs = after(server(term=5, log=logged(1, 2, 3)), got("b", InstallSnapshot(5, 2, 2)), Installed(2, 2))
@@ -365,6 +380,7 @@ SCRIPTS: tuple[Script, ...] = (
     a_size_bounds_one_append,
     a_lost_append_is_found_by_a_heartbeat_and_sent_again,
     a_full_window_whose_answers_are_lost_opens_again,
+    a_refusal_ends_what_is_under_way,
     a_leader_goes_back_a_term_at_a_time,
     a_refusal_acknowledges_nothing,
     late_answers_change_nothing,
@@ -388,6 +404,7 @@ SCRIPTS: tuple[Script, ...] = (
     who_lacks_compacted_entries_is_offered_a_snapshot,
     an_offered_snapshot_is_fetched_once_and_installed,
     a_log_that_has_the_snapshots_last_entry_stays,
+    a_long_log_does_not_decline_a_snapshot,
     an_installed_snapshot_acknowledges_no_entry_behind_it,
     an_older_snapshot_is_not_installed,
     a_leader_learns_from_a_snapshot_what_is_committed_and_keeps_its_log,
