@@ -13,10 +13,10 @@ from highwater.impl.raft.faults import Damaged, LevelTooLow, NotRunning, OtherVe
 from highwater.impl.raft.fetch import Chunk, Fetched
 from highwater.impl.raft.log import open_log
 from highwater.impl.raft.members import Members
-from highwater.impl.raft.messages import Append
+from highwater.impl.raft.messages import Append, InstallSnapshot
 from highwater.impl.raft.node import Done, Node, Options
 from highwater.impl.raft.snapshots import Snapshot
-from highwater.impl.raft.state import Accepted, Config, Propose, Save
+from highwater.impl.raft.state import Accepted, Config, Propose, Received, Save
 from highwater.impl.raft.waiters import Waiter
 
 NEWER = MACHINE._replace(level=2, level_of=lambda body: 2 if body.startswith(b"new") else 1)
@@ -173,6 +173,21 @@ async def a_node_stops_at_what_it_does_not_know(alone: Alone) -> None:
         same((node.saves, last_index(node.state.log), node.state.term), ([], 0, 0))
 
 
+async def an_installed_snapshot_raises_the_level(alone: Alone) -> None:
+    """The entry that raised the level is in the snapshot, and not in the log any more."""
+    node = await opened(alone, ScriptDisk(), ABC, KNOWS, NEWER)
+    offer = Received("b", InstallSnapshot(1, 7, 1))
+    await node._give(offer)
+    await write(node)
+    await node._give(offer)
+    fetched, data = node.fetching, snapshots.encoded(Snapshot(7, 1, ABC, b"new", None, RAISED))
+    check(fetched is not None and fetched.take("b", Chunk(7, 1, 0, len(data), data)), "the snapshot is fetched")
+    assert fetched is not None
+    node.fetched_more.ring()
+    await node._fetch(fetched)
+    same((node.level, node.applied, node.value), (RAISED, 7, (b"new",)))
+
+
 async def a_fetched_snapshot_of_a_later_level_is_not_kept(alone: Alone) -> None:
     """A snapshot of a level, or of a version, that the node does not know ends it before it is stored."""
     data = snapshots.encoded(Snapshot(3, 1, ("a",), b"x", None, RAISED))
@@ -194,5 +209,5 @@ SCRIPTS: tuple[Script, ...] = (
     levels_are_compared, entries_of_other_kinds_are_refused, the_leader_takes_an_entry_that_raises_the_level,
     a_command_of_a_later_level_waits_for_it, calls_that_raise_the_level, snapshots_have_the_level,
     an_older_node_does_not_open_the_folder, logs_of_other_kinds_are_refused, a_node_stops_at_what_it_does_not_know,
-    a_fetched_snapshot_of_a_later_level_is_not_kept,
+    an_installed_snapshot_raises_the_level, a_fetched_snapshot_of_a_later_level_is_not_kept,
 )
