@@ -8,7 +8,7 @@ from highwater.dst.scripts.replicated.servers import ABC, after, got, leader, lo
 from highwater.impl.codecs.crc32c import crc32c
 from highwater.impl.node_world import DiskFailed, DiskFull, Message, NodeWorld
 from highwater.impl.raft import core, members, records, segments, snapshots, terms, wire
-from highwater.impl.raft.entries import COMMAND, MEMBERS, NOOP, Entry
+from highwater.impl.raft.entries import COMMAND, MEMBERS, NOOP, Entry, Log
 from highwater.impl.raft.faults import (
     Damaged,
     LeadershipLost,
@@ -28,7 +28,7 @@ from highwater.impl.raft.guard import GuardedDisk
 from highwater.impl.raft.log import open_log
 from highwater.impl.raft.machine import Machine
 from highwater.impl.raft.members import Members
-from highwater.impl.raft.messages import Append, Heartbeat, ReadIndexReply, RequestVote, TimeoutNow
+from highwater.impl.raft.messages import Append, Heartbeat, InstallSnapshot, ReadIndex, ReadIndexReply, RequestVote, TimeoutNow
 from highwater.impl.raft.node import Done, Node, Options, seed_of
 from highwater.impl.raft.snapshots import Snapshot
 from highwater.impl.raft.state import (
@@ -326,23 +326,26 @@ async def full_queues(alone: Alone) -> None:
     check("entries of 2 bytes wait" in str(error) and "at most 3 may" in str(error), "the limit is told")
 
 
-async def full_disks(alone: Alone) -> None:
-    """A node whose disk was full for one write stops, and does not try again: a part of the batch may be in the log already."""
-    disk = ScriptDisk()
-    node = await leading(alone, disk)
-    append, failures = disk.append, [DiskFull("there is no room")]
+async def disks_that_fail_once(alone: Alone) -> None:
+    """A node whose disk was full or failed for one call stops, and does not try again: a part may be in the log already."""
+    for call, failure in (("append", DiskFull("no room")), ("append", DiskFailed("no room")), ("sync", DiskFailed("no room"))):
+        disk = ScriptDisk()
+        node = await leading(alone, disk)
+        works, failures = getattr(disk, call), [failure]
 
-    async def full_once(name: str, body: bytes) -> None:
-        if failures:
-            raise failures.pop()
-        await append(name, body)
+        async def fails_once(*given: Any, works: Any = works, failures: list = failures) -> None:
+            if failures:
+                raise failures.pop()
+            await works(*given)
 
-    disk.append = full_once
-    waiter = Waiter(node.world.signals)
-    node._step(Propose((b"x",)), waiter)
-    await alone.raises(DiskFull, node._ends(node._write_on))
-    await alone.raises(NodeStopped, waiter.wait())
-    check("no room" in str(await alone.raises(NotRunning, node.propose(b"y"))), "the reason is told")
+        setattr(disk, call, fails_once)
+        waiter = Waiter(node.world.signals)
+        node._step(Propose((b"x",)), waiter)
+        await alone.raises(type(failure), node._ends(node._write_on))
+        await alone.raises(NodeStopped, waiter.wait())
+        check("no room" in str(await alone.raises(NotRunning, node.propose(b"y"))), "the reason is told")
+        stopped = node.state
+        same((await node._give(Synced(stopped.number)), node.state), ((), stopped))  # it takes no step any more
 
 
 async def strange_messages(alone: Alone) -> None:
@@ -513,6 +516,51 @@ async def snapshots_have_the_members_of_their_entry(alone: Alone) -> None:
     same(node._snapshot_of(3, 1)[:5], (3, 1, ("a", "b"), b"x\nx", Members(("a", "b"))))
 
 
+async def snapshots_that_are_gone(alone: Alone) -> None:
+    """A snapshot that its leader does not have any more is not waited for: the next offer is taken."""
+    node = await opened(alone, ScriptDisk(), ABC)
+    offers = [Received("b", InstallSnapshot(1, index, 1)) for index in (7, 9)]
+    await node._give(offers[0])
+    await write(node)
+    await node._give(offers[0])
+    gone = node.fetching
+    assert gone is not None
+    gone.take("b", Chunk(7, 1, 0, 0, b""))
+    node.fetched_more.ring()
+    await node._fetch(gone)
+    await node._give(offers[1])
+    same((node.state.fetching, node.fetching and node.fetching.wants()), ((9, 1), FetchChunk(9, 1, 0)))
+
+
+async def snapshots_of_a_group_that_was_joined(alone: Alone) -> None:
+    """A server that joined takes the voters of a snapshot that has no members, also if its log has a later change."""
+    node = Node(world_of(alone, ScriptDisk()), "d", (), MACHINE, OPTIONS, core.step)
+    node.stopped = ""
+    await node._give(Restart(0, "", Log(), 0, 7))
+    change = Entry(1, MEMBERS, members.encoded(Members(ABC, ("d",))))
+    await node._give(Received("a", Append(1, 0, 0, (change,), 0)))
+    same(node._members_of(Snapshot(3, 1, ("a", "b"), b"")), Members(("a", "b")))
+
+
+async def reads_that_are_asked_again(alone: Alone) -> None:
+    """An answer to an earlier question says nothing of a read that came later."""
+    node = await opened(alone, ScriptDisk(), ABC)
+    await node._give(Received("b", Heartbeat(1, 0, 0)))
+    await write(node)
+    await alone.cancels(node.read())
+    later = node.read()
+    later.send(None)  # it waits for its answer
+    net = node.world.net
+    assert isinstance(net, Posted)
+    earlier, asked = [message.read for _, message in net.sent if isinstance(message, ReadIndex)]
+    await node._give(Received("b", ReadIndexReply(1, earlier, 0)))
+    same(([*node.asked], node.readers), ([asked], []))
+    await node._give(Received("b", ReadIndexReply(1, asked, 4)))
+    same(([*node.asked], [index for index, _ in node.readers]), ([], [4]))  # it waits until that is applied
+    later.close()
+    same(node.readers, [])
+
+
 async def guarded_disks(alone: Alone) -> None:
     """Each call reaches the disk, and its answer comes back."""
     disk = ScriptDisk()
@@ -543,9 +591,10 @@ async def malformed_messages(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     life, newer_snapshot_goes_first, unfinished_snapshots_go, cut_snapshots_are_refused, damaged_logs_are_refused, other_groups,
-    snapshots_are_read_back, snapshots_of_what_is_committed_meanwhile,
-    snapshots_of_what_is_applied, snapshots_have_the_members_of_their_entry, closed_nodes, refusals, leaders_that_step_down,
+    snapshots_are_read_back, snapshots_of_what_is_committed_meanwhile, snapshots_of_what_is_applied,
+    snapshots_have_the_members_of_their_entry, snapshots_that_are_gone, snapshots_of_a_group_that_was_joined,
+    reads_that_are_asked_again, closed_nodes, refusals, leaders_that_step_down,
     contradictions, usual_values, a_target_needs_no_pre_vote, waiters, parts_of_a_snapshot, guarded_disks, malformed_messages,
-    wrong_beginnings, contradictions_end_the_node, full_queues, full_disks, strange_messages, other_folders,
+    wrong_beginnings, contradictions_end_the_node, full_queues, disks_that_fail_once, strange_messages, other_folders,
     other_snapshots, small_numbers,
 )
