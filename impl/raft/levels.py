@@ -1,7 +1,8 @@
 """Safety: a node takes no entry of a kind, and no entry of a level, that it does not know: it stops before it keeps it.
 
 An entry of kind LEVEL raises the level of the cluster (impl/level.py). The leader proposes it once every member has said that
-it knows the new level. What that level adds is proposed only after the entry is committed, so in every log it stands behind it.
+it knows the new level. What that level adds is proposed only by a leader whose log has the entry, so in every log it stands
+behind it.
 """
 
 from collections.abc import Iterable

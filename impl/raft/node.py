@@ -237,10 +237,19 @@ class Node:
         """
         self.check_running()
         needed = self.machine.level_of(body)
-        if needed > self.level.machine:
+        if needed > self.level.machine and needed > self._level_of_log().machine:
             raise LevelTooLow(f"the command needs level {needed} of the machine, and the cluster is at level "
                               f"{self.level.machine}: upgrade all nodes, then call again")
         return await self._proposed(Propose((body,)))
+
+    def _level_of_log(self) -> Level:
+        """Return the level of the group after all entries of the own log. What a leader appends stands behind them, so a new
+        leader need not know that they are committed."""
+        of = self.level
+        for entry in self.state.log.entries:
+            if entry.kind == LEVEL:
+                of = of.raised(level.decoded(entry.body))
+        return of
 
     async def raise_level(self, to: Level) -> Done:
         """Let the group use the forms of this level, and return once that is committed and applied here.

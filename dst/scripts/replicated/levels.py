@@ -16,7 +16,7 @@ from highwater.impl.raft.members import Members
 from highwater.impl.raft.messages import Append, InstallSnapshot
 from highwater.impl.raft.node import Done, Node, Options
 from highwater.impl.raft.snapshots import Snapshot
-from highwater.impl.raft.state import Accepted, Config, Propose, Received, Save
+from highwater.impl.raft.state import LEADER, Accepted, Config, Propose, Received, Save, Synced, Tick
 from highwater.impl.raft.waiters import Waiter
 
 NEWER = MACHINE._replace(level=2, level_of=lambda body: 2 if body.startswith(b"new") else 1)
@@ -91,6 +91,26 @@ async def a_command_of_a_later_level_waits_for_it(alone: Alone) -> None:
     same(await proposed(node, b"new"), Done(3, 0))
     node = await newer(alone, disk)
     same((node.level, node.value), (RAISED, (b"new",)))
+
+
+async def a_new_leader_takes_what_its_log_allows(alone: Alone) -> None:
+    """A new leader has the entry that raised the level, and does not know yet that it is committed."""
+    disk = ScriptDisk()
+    await raised(alone, disk)
+    node = await opened_newer(alone, disk)
+    while node.state.role != LEADER:
+        await node._give(Tick())
+        saves, node.saves = node.saves, []
+        if saves and node.log is not None:
+            await node.log.write(saves)
+            await node._give(Synced(saves[-1].number))
+    same((node.level, node.applied), (FIRST, 0))
+    call = node.propose(b"new")
+    call.send(None)  # it waits until the entry is committed
+    same([entry.kind for entry in node.state.log.entries], [NOOP, LEVEL, NOOP, COMMAND])
+    await write(node)
+    same((node.level, node.value), (RAISED, (b"new",)))
+    call.close()
 
 
 async def calls_that_raise_the_level(alone: Alone) -> None:
@@ -207,7 +227,8 @@ async def a_fetched_snapshot_of_a_later_level_is_not_kept(alone: Alone) -> None:
 
 SCRIPTS: tuple[Script, ...] = (
     levels_are_compared, entries_of_other_kinds_are_refused, the_leader_takes_an_entry_that_raises_the_level,
-    a_command_of_a_later_level_waits_for_it, calls_that_raise_the_level, snapshots_have_the_level,
+    a_command_of_a_later_level_waits_for_it, a_new_leader_takes_what_its_log_allows, calls_that_raise_the_level,
+    snapshots_have_the_level,
     an_older_node_does_not_open_the_folder, logs_of_other_kinds_are_refused, a_node_stops_at_what_it_does_not_know,
     an_installed_snapshot_raises_the_level, a_fetched_snapshot_of_a_later_level_is_not_kept,
 )
