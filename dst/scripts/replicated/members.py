@@ -179,6 +179,10 @@ async def a_change_is_undone_where_the_log_is_cut(alone: Alone) -> None:
     same(follower.voters, ("a", "b"))
     follower, _ = after(follower, got("c", Append(6, 1, 5, logged(6).entries, 0)))
     same((follower.voters, follower.configurations), (("a", "b", "c"), (Configuration(0, ABC),)))
+    follower, _ = after(server(term=5), got("b", Append(5, 0, 0, (*logged(5).entries, entry(Members(("a", "b")))), 0)))
+    later = (*logged(6).entries, entry(WITH_D, 6))
+    follower, _ = after(follower, got("c", Append(6, 1, 5, later, 0)))
+    same(follower.configurations, (Configuration(0, ABC), Configuration(3, WITH_D)))
 
 
 async def a_change_is_in_force_after_a_restart(alone: Alone) -> None:
