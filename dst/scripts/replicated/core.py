@@ -65,6 +65,10 @@ async def a_vote_is_answered_once_it_is_durable(alone: Alone) -> None:
     voter, outputs = after(server(term=4), got("b", RequestVote(5, 0, 0)))
     same(outputs, (Save(1, 5, "b", 1, ()),))
     same(sent(after(voter, Synced(1))[1]), [("b", Vote(5, True))])
+    voter, outputs = after(server(term=5), got("b", RequestVote(5, 0, 0)))  # the term is durable, and the vote is not
+    same(outputs, (Save(1, 5, "b", 1, ()),))
+    same(sent(after(voter, got("b", RequestVote(5, 0, 0)))[1]), [])
+    same(sent(after(voter, Synced(1))[1]), [("b", Vote(5, True))])
 
 
 async def only_a_leader_and_a_vote_put_off_an_election(alone: Alone) -> None:
