@@ -304,6 +304,14 @@ async def who_lacks_compacted_entries_is_offered_a_snapshot(alone: Alone) -> Non
     same(sent(outputs), [("b", Append(5, 4, 1, led.log.entries[-1:], 4))])
 
 
+async def a_snapshot_is_offered_with_the_term_of_its_last_entry(alone: Alone) -> None:
+    """The node that has it serves it under this name alone. The log may begin before it, with entries of an earlier term."""
+    led = leader(log=logged(2, 3, base=(4, 1)), commit=6)
+    same(led.snapshot, (6, 3))
+    _, outputs = after(led, got("b", Conflict(5, 6, 2, 1)))
+    same(sent(outputs), [("b", InstallSnapshot(5, 6, 3))])
+
+
 async def an_offered_snapshot_is_fetched_once_and_installed(alone: Alone) -> None:
     offer = got("b", InstallSnapshot(5, 7, 3))
     follower, outputs = after(server(term=5, log=logged(1, 2)), offer)
@@ -402,6 +410,7 @@ SCRIPTS: tuple[Script, ...] = (
     the_target_campaigns_at_once,
     compaction_keeps_a_tail_and_never_goes_back,
     who_lacks_compacted_entries_is_offered_a_snapshot,
+    a_snapshot_is_offered_with_the_term_of_its_last_entry,
     an_offered_snapshot_is_fetched_once_and_installed,
     a_log_that_has_the_snapshots_last_entry_stays,
     a_long_log_does_not_decline_a_snapshot,
