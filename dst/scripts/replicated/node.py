@@ -8,7 +8,7 @@ from highwater.dst.scripts.replicated.servers import ABC, after, got, leader, lo
 from highwater.impl.codecs.crc32c import crc32c
 from highwater.impl.node_world import DiskFailed, DiskFull, Message, NodeWorld
 from highwater.impl.raft import core, members, records, segments, snapshots, terms, wire
-from highwater.impl.raft.entries import COMMAND, MEMBERS, NOOP, Entry, Log
+from highwater.impl.raft.entries import COMMAND, MEMBERS, NOOP, Entry, Log, last_index
 from highwater.impl.raft.faults import (
     Damaged,
     LeadershipLost,
@@ -28,12 +28,23 @@ from highwater.impl.raft.guard import GuardedDisk
 from highwater.impl.raft.log import open_log
 from highwater.impl.raft.machine import Machine
 from highwater.impl.raft.members import Members
-from highwater.impl.raft.messages import Append, Heartbeat, InstallSnapshot, ReadIndex, ReadIndexReply, RequestVote, TimeoutNow
+from highwater.impl.raft.messages import (
+    Append,
+    Heartbeat,
+    InstallSnapshot,
+    PreVoteReply,
+    ReadIndex,
+    ReadIndexReply,
+    RequestVote,
+    TimeoutNow,
+    Vote,
+)
 from highwater.impl.raft.node import Done, Node, Options, seed_of
 from highwater.impl.raft.snapshots import Snapshot
 from highwater.impl.raft.state import (
     FOLLOWER,
     LEADER,
+    Campaign,
     Config,
     Installed,
     Progress,
@@ -286,6 +297,24 @@ async def leaders_that_step_down(alone: Alone) -> None:
     node.state = node.state._replace(role=FOLLOWER)
     node._end_transfers()
     same((await ended.wait(), node.transfers), (None, []))
+
+
+async def entries_that_were_replaced(alone: Alone) -> None:
+    """A caller is not told that an entry is committed if another one stands in its place, also if one message brings both the
+    entry and its commit."""
+    node = await opened(alone, ScriptDisk(), ABC)
+    await node._give(Campaign())
+    for answer in (PreVoteReply(1, True), Vote(1, True)):
+        await node._give(Received("b", answer))
+        await write(node)
+    same((node.state.role, last_index(node.state.log)), (LEADER, 1))
+    waiters_ = [Waiter(node.world.signals) for _ in range(2)]
+    for waiter in waiters_:
+        node._step(Propose((b"mine",)), waiter)
+    await node._give(Received("c", Append(2, 0, 0, logged(2, 2, 2).entries, 2)))
+    same((node.value, node.proposals), ((b"x", b"x"), {}))
+    for waiter in waiters_:
+        await alone.raises(LeadershipLost, waiter.wait())
 
 
 # --- rules
@@ -593,7 +622,7 @@ SCRIPTS: tuple[Script, ...] = (
     life, newer_snapshot_goes_first, unfinished_snapshots_go, cut_snapshots_are_refused, damaged_logs_are_refused, other_groups,
     snapshots_are_read_back, snapshots_of_what_is_committed_meanwhile, snapshots_of_what_is_applied,
     snapshots_have_the_members_of_their_entry, snapshots_that_are_gone, snapshots_of_a_group_that_was_joined,
-    reads_that_are_asked_again, closed_nodes, refusals, leaders_that_step_down,
+    reads_that_are_asked_again, closed_nodes, refusals, leaders_that_step_down, entries_that_were_replaced,
     contradictions, usual_values, a_target_needs_no_pre_vote, waiters, parts_of_a_snapshot, guarded_disks, malformed_messages,
     wrong_beginnings, contradictions_end_the_node, full_queues, disks_that_fail_once, strange_messages, other_folders,
     other_snapshots, small_numbers,
