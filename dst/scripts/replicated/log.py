@@ -234,6 +234,18 @@ async def a_hole_in_the_last_batch_is_a_torn_write(alone: Alone) -> None:
     same(last_index(opened(disk).log), 3)
 
 
+async def a_hole_in_a_batch_with_another_one_behind_it_is_damage(alone: Alone) -> None:
+    """Each record of the batch was durable before the next batch was written, the last one, too."""
+    for hole in (2, 3):
+        disk = written(THREE[0], [batch(2, 3, b"three", b"drei")], [batch(3, 5, b"five")])
+        data = bytearray(disk.files[FIRST].now)
+        places = ends(bytes(data))[-5:]
+        data[places[hole] - 1] ^= 1
+        disk.files[FIRST].now = bytes(data)
+        check(f"byte {places[hole - 1]:,}: no record can be read here, and one of a later batch" in refused(disk, Damaged),
+              "the place of the damage is told")
+
+
 async def the_log_goes_on_after_a_cut_in_the_middle_of_a_batch(alone: Alone) -> None:
     disk = written(*THREE)
     disk.files[FIRST].now = disk.files[FIRST].now[:-2]
@@ -391,6 +403,7 @@ SCRIPTS: tuple[Script, ...] = (
     a_torn_end_is_cut_durably_before_anything_is_written,
     what_a_killed_process_had_not_synced_is_synced_before_it_counts,
     a_hole_in_the_last_batch_is_a_torn_write,
+    a_hole_in_a_batch_with_another_one_behind_it_is_damage,
     the_log_goes_on_after_a_cut_in_the_middle_of_a_batch,
     entries_are_not_there_without_their_term,
     a_new_segment_that_is_torn_from_its_first_byte_is_removed,
