@@ -22,7 +22,7 @@ from highwater.impl.raft.faults import (
     TooLarge,
     TransferFailed,
 )
-from highwater.impl.raft.fetch import Chunk, FetchChunk, Fetched
+from highwater.impl.raft.fetch import Chunk, FetchChunk, Fetched, chunk_of
 from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.guard import GuardedDisk
 from highwater.impl.raft.log import open_log
@@ -30,6 +30,7 @@ from highwater.impl.raft.machine import Machine
 from highwater.impl.raft.members import Members
 from highwater.impl.raft.messages import (
     Append,
+    Appended,
     Heartbeat,
     InstallSnapshot,
     PreVoteReply,
@@ -136,6 +137,17 @@ async def leading(alone: Alone, disk: ScriptDisk, options: Options = OPTIONS, ma
         await node._give(Tick())
         await write(node)
     same((node.state.role, node.applied), (LEADER, node.state.commit))
+    return node
+
+
+async def leading_three(alone: Alone) -> Node:
+    """Return a node that leads a group of three in term 1, by the vote of b. Its first entry is on its own disk alone."""
+    node = await opened(alone, ScriptDisk(), ABC)
+    await node._give(Campaign())
+    for answer in (PreVoteReply(1, True), Vote(1, True)):
+        await node._give(Received("b", answer))
+        await write(node)
+    same((node.state.role, last_index(node.state.log)), (LEADER, 1))
     return node
 
 
@@ -299,15 +311,24 @@ async def leaders_that_step_down(alone: Alone) -> None:
     same((await ended.wait(), node.transfers), (None, []))
 
 
+async def transfers_that_are_asked_for(alone: Alone) -> None:
+    """A caller who hands leadership over is told once the node leads no more, and not when the target is asked to stand."""
+    node = await leading_three(alone)
+    call = node.transfer("b")
+    call.send(None)  # it waits until the node leads no more
+    await node._give(Received("b", Appended(1, 1)))
+    net, (waiter,) = node.world.net, node.transfers
+    assert isinstance(net, Posted)
+    check(("b", TimeoutNow(1)) in net.sent and not waiter.ended, "the target is asked, and the caller waits")
+    await node._give(Received("b", RequestVote(2, 1, 1, True)))
+    same((node.state.role, await waiter.wait(), node.transfers), (FOLLOWER, None, []))
+    call.close()
+
+
 async def entries_that_were_replaced(alone: Alone) -> None:
     """A caller is not told that an entry is committed if another one stands in its place, also if one message brings both the
     entry and its commit."""
-    node = await opened(alone, ScriptDisk(), ABC)
-    await node._give(Campaign())
-    for answer in (PreVoteReply(1, True), Vote(1, True)):
-        await node._give(Received("b", answer))
-        await write(node)
-    same((node.state.role, last_index(node.state.log)), (LEADER, 1))
+    node = await leading_three(alone)
     waiters_ = [Waiter(node.world.signals) for _ in range(2)]
     for waiter in waiters_:
         node._step(Propose((b"mine",)), waiter)
@@ -545,6 +566,28 @@ async def snapshots_have_the_members_of_their_entry(alone: Alone) -> None:
     same(node._snapshot_of(3, 1)[:5], (3, 1, ("a", "b"), b"x\nx", Members(("a", "b"))))
 
 
+async def snapshots_of_many_parts(alone: Alone) -> None:
+    """One part after the other is asked for, as often as there are parts. Only a part that does not come ends it."""
+    node = await opened(alone, ScriptDisk(), ABC, OPTIONS._replace(fetch_attempts=3))
+    snapshot = Snapshot(7, 1, ABC, bytes(range(200)))
+    fetched, parts, data = Fetched("b", 7, 1), [0], snapshots.encoded(snapshot)
+
+    async def send(to: str, body: bytes) -> None:
+        asked = wire.decoded(body)
+        assert isinstance(asked, FetchChunk)
+        parts[0] += 1
+        if parts[0] % 3 and parts[0] < stops_after:
+            fetched.take(to, chunk_of(asked, snapshot, data, 10))
+        node.fetched_more.ring()
+
+    node.world.net.send = send  # pyright: ignore[reportAttributeAccessIssue]
+    stops_after = 1_000
+    same(await node._fetched(fetched), snapshot)
+    check(parts[0] > 30, "there are more parts than attempts at one")
+    fetched, parts[0], stops_after = Fetched("b", 7, 1), 0, 20
+    same((await node._fetched(fetched), parts[0]), (None, 22))
+
+
 async def snapshots_that_are_gone(alone: Alone) -> None:
     """A snapshot that its leader does not have any more is not waited for: the next offer is taken."""
     node = await opened(alone, ScriptDisk(), ABC)
@@ -582,7 +625,7 @@ async def reads_that_are_asked_again(alone: Alone) -> None:
     net = node.world.net
     assert isinstance(net, Posted)
     earlier, asked = [message.read for _, message in net.sent if isinstance(message, ReadIndex)]
-    await node._give(Received("b", ReadIndexReply(1, earlier, 0)))
+    await node._give(Received("b", ReadIndexReply(1, earlier, 4)))
     same(([*node.asked], node.readers), ([asked], []))
     await node._give(Received("b", ReadIndexReply(1, asked, 4)))
     same(([*node.asked], [index for index, _ in node.readers]), ([], [4]))  # it waits until that is applied
@@ -622,7 +665,8 @@ SCRIPTS: tuple[Script, ...] = (
     life, newer_snapshot_goes_first, unfinished_snapshots_go, cut_snapshots_are_refused, damaged_logs_are_refused, other_groups,
     snapshots_are_read_back, snapshots_of_what_is_committed_meanwhile, snapshots_of_what_is_applied,
     snapshots_have_the_members_of_their_entry, snapshots_that_are_gone, snapshots_of_a_group_that_was_joined,
-    reads_that_are_asked_again, closed_nodes, refusals, leaders_that_step_down, entries_that_were_replaced,
+    reads_that_are_asked_again, closed_nodes, refusals, leaders_that_step_down, transfers_that_are_asked_for,
+    entries_that_were_replaced, snapshots_of_many_parts,
     contradictions, usual_values, a_target_needs_no_pre_vote, waiters, parts_of_a_snapshot, guarded_disks, malformed_messages,
     wrong_beginnings, contradictions_end_the_node, full_queues, disks_that_fail_once, strange_messages, other_folders,
     other_snapshots, small_numbers,
