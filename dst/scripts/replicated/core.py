@@ -14,6 +14,7 @@ from highwater.impl.raft.messages import (
     PreVote,
     PreVoteReply,
     RequestVote,
+    TimeoutNow,
     Vote,
 )
 from highwater.impl.raft.state import (
@@ -191,7 +192,8 @@ async def who_is_behind_in_terms_is_told_whatever_it_asks(alone: Alone) -> None:
     can be. Late answers are not answered: otherwise two servers would answer each other for ever."""
     for asks in (PreVote(4, 9, 3), RequestVote(4, 9, 3), Append(4, 0, 0, (), 0), Heartbeat(4, 0, 0), InstallSnapshot(4, 9, 3)):
         same(sent(after(server(CAREFUL, 5), got("b", asks))[1]), [("b", Vote(5, False))])
-    for answers in (PreVoteReply(4, False), Vote(4, True), Appended(4, 1), Conflict(4, 1, 0, 0), HeartbeatReply(4, 1)):
+    for answers in (PreVoteReply(4, False), Vote(4, True), Appended(4, 1), Conflict(4, 1, 0, 0), HeartbeatReply(4, 1),
+                    TimeoutNow(4)):
         same(after(server(CAREFUL, 5), got("b", answers))[1], ())
         same(after(leader(), got("b", answers)), (leader(), ()))
     longest, _ = after(server(CAREFUL, 3, log=logged(2, 3)), Campaign(), got("b", Vote(5, False)), Synced(1), Campaign())
