@@ -302,6 +302,13 @@ async def damage_in_an_earlier_segment_is_refused(alone: Alone) -> None:
     check(refused(disk, Damaged).startswith(f"{FIRST}: byte "), "damage in an earlier segment is refused")
 
 
+async def an_earlier_segment_with_nothing_but_its_head_is_refused(alone: Alone) -> None:
+    """Only the newest segment may have been torn: what others had was durable, though a snapshot has the entries."""
+    disk = written(*THREE, size=200)
+    disk.files[FIRST].now = disk.files[FIRST].now[:ends(disk.files[FIRST].now)[0]]
+    check(f"{name_of(2)}: byte 0: it goes on after entry" in refused(disk, Damaged, (6, 1)), "the segment behind it is named")
+
+
 async def a_missing_segment_is_refused(alone: Alone) -> None:
     disk = written(*THREE, [batch(4, 7, b"seven")], size=130)
     del disk.files[name_of(2)]
@@ -331,7 +338,7 @@ async def a_segment_that_does_not_go_on_from_the_one_before_is_refused(alone: Al
 async def an_empty_segment_before_others_is_refused(alone: Alone) -> None:
     disk = written(*THREE, size=200)
     disk.files[FIRST].now = b""
-    check("the segment is empty" in refused(disk, Damaged), "an empty segment before others is refused")
+    check(f"{FIRST}: byte 0: the segment is empty" in refused(disk, Damaged), "an empty segment before others is refused")
 
 
 async def heads_in_wrong_places_are_refused(alone: Alone) -> None:
@@ -409,6 +416,7 @@ SCRIPTS: tuple[Script, ...] = (
     a_new_segment_that_is_torn_from_its_first_byte_is_removed,
     a_new_segment_whose_first_batch_is_torn_is_removed,
     damage_in_an_earlier_segment_is_refused,
+    an_earlier_segment_with_nothing_but_its_head_is_refused,
     a_missing_segment_is_refused,
     a_snapshot_that_ends_before_the_log_begins_is_refused,
     a_segment_that_does_not_go_on_from_the_one_before_is_refused,
