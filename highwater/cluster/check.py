@@ -7,7 +7,7 @@ from highwater.impl.node_world import Disk
 from highwater.impl.raft import identity, in_force, levels, snapshots
 from highwater.impl.raft.entries import LEVEL, Log, last_index, last_term
 from highwater.impl.raft.identity import FolderIdentity
-from highwater.impl.raft.log import open_log, segment_names
+from highwater.impl.raft.log import open_log, segments_in
 from highwater.impl.raft.members import Members
 from highwater.impl.raft.records import record_at
 from highwater.impl.raft.segments import HEAD_FIELDS
@@ -42,9 +42,9 @@ async def checked(disk: Disk) -> Content:
     await disk.lock()
     files = {name: await disk.read(name) for name in await disk.names()}
     copy = MemoryDisk(files)
-    names = await segment_names(copy)
+    names = segments_in(await copy.names())
     whose = identity.decoded(files[identity.FILE]) if identity.FILE in files else None
-    if not names:
+    if not names and not whose:
         raise NoFolder("no segment of a log is in it: it is no node's folder, or its node never started")
     node = whose.node if whose else owner_of(files[names[0]])
     snapshot, bad = await snapshots.load(copy)

@@ -3,7 +3,7 @@
 from highwater.dst.script import Alone, Script, check, same, wrong
 from highwater.dst.scripts.replicated.disks import ScriptDisk, run
 from highwater.impl.raft import log as disk_log
-from highwater.impl.raft import records
+from highwater.impl.raft import identity, records
 from highwater.impl.raft.entries import COMMAND, Entry, Log, last_index
 from highwater.impl.raft.faults import Damaged, FolderRefused, OtherVersion
 from highwater.impl.raft.log import REWRITTEN, open_log
@@ -231,6 +231,17 @@ async def a_missing_segment_is_refused(alone: Alone) -> None:
     check("the file is missing, and log-0000000000000003 is there" in refused(disk, Damaged), "a missing segment is refused")
 
 
+async def a_folder_in_which_a_node_worked_and_that_has_no_log_is_refused(alone: Alone) -> None:
+    disk = written(*THREE)
+    run(identity.write(disk, identity.FolderIdentity("main", "n1", ("n1",))))
+    same(last_index(opened(disk).log), 6)
+    for torn in (b"", bytes(90)):
+        disk.files[FIRST].now = torn
+        check("no segment of its log can be read" in refused(disk, Damaged), "a log that is lost is refused")
+    del disk.files[FIRST]
+    check(refused(disk, Damaged).startswith(f"{FIRST}: byte 0: "), "the file that is missing is named")
+
+
 async def a_snapshot_that_ends_before_the_log_begins_is_refused(alone: Alone) -> None:
     disk = written([Save(1, 2, "", 11, (), (10, 2))], [batch(2, 11, b"eleven", term=2)])
     del disk.files[FIRST]
@@ -328,6 +339,7 @@ SCRIPTS: tuple[Script, ...] = (
     a_new_segment_that_is_torn_from_its_first_byte_is_removed,
     damage_in_an_earlier_segment_is_refused,
     a_missing_segment_is_refused,
+    a_folder_in_which_a_node_worked_and_that_has_no_log_is_refused,
     a_snapshot_that_ends_before_the_log_begins_is_refused,
     a_segment_that_does_not_go_on_from_the_one_before_is_refused,
     an_empty_segment_before_others_is_refused,
