@@ -435,12 +435,11 @@ def check_command(
 
 
 def check_folder(folder: Path) -> None:
-    from highwater.cluster.check import NoFolder
-    from highwater.impl.raft.segments import number_of
+    from highwater.cluster.check import NoFolder, is_of_node
     from highwater.impl.stores.folder_disk import FolderDisk
     from highwater.index.check import checked
 
-    if not folder.is_dir() or not any(number_of(name) is not None for name in os.listdir(folder)):
+    if not folder.is_dir() or not any(map(is_of_node, os.listdir(folder))):
         refuse(f"{folder} is no folder of a node: no segment of a log is in it")
     try:
         found = finish(checked(FolderDisk(str(folder))))

@@ -233,11 +233,10 @@ def recover_command(
 @app.command("check")
 def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a node that does not run, or a copy")]) -> None:
     """Read a node's folder as its start would, and change nothing. The exit code is 10 if it is damaged."""
-    from highwater.cluster.check import NoFolder, checked
-    from highwater.impl.raft.segments import number_of
+    from highwater.cluster.check import NoFolder, checked, is_of_node
     from highwater.impl.stores.folder_disk import FolderDisk
 
-    if not folder.is_dir() or not any(number_of(name) is not None for name in os.listdir(folder)):
+    if not folder.is_dir() or not any(map(is_of_node, os.listdir(folder))):
         refuse(f"{folder} is no folder of a node: no segment of a log is in it")
     try:
         found = finish(with_disk(FolderDisk(folder), checked))

@@ -10,6 +10,8 @@ It is written under another name, synced, renamed, its name synced, and read bac
 snapshots go.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from struct import Struct, error
 from typing import NamedTuple
 
@@ -135,6 +137,18 @@ async def load(disk: Disk) -> tuple[Snapshot, list[tuple[str, Damaged]]]:
             continue
         return snapshot, bad
     return EMPTY, bad
+
+
+@contextmanager
+def named(bad: list[tuple[str, Damaged]]) -> Generator[None]:
+    """Refuse a folder for a snapshot that cannot be read, and not for what of the log is missing because of it: the log was cut
+    after that snapshot, so it was whole once. Raises Damaged."""
+    try:
+        yield
+    except Damaged:
+        if bad:
+            raise bad[0][1] from None
+        raise
 
 
 async def remove_unfinished(disk: Disk, bad: list[tuple[str, Damaged]]) -> None:
