@@ -10,6 +10,7 @@ It is written under another name, synced, renamed, its name synced, and read bac
 snapshots go.
 """
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from struct import Struct, error
@@ -25,6 +26,7 @@ from highwater.impl.raft.members import Members
 
 MAGIC, VERSION, WITH_MEMBERS, WITH_LEVEL = b"hwraftsn", 1, 2, 3
 FIXED, CONTENT, SUM = Struct(">8sHQQH"), Struct(">Q"), Struct(">I")
+NAME = re.compile("snapshot-[0-9]{16,}-[0-9]{16,}")  # another file, such as a copy, is not ours: it stays
 TEMPORARY = "snapshot.tmp"
 PIECE_BYTES = 1 << 20  # of one append
 
@@ -48,7 +50,7 @@ def name_of(index: int, term: int) -> str:
 
 
 def is_snapshot(name: str) -> bool:
-    return name.startswith("snapshot-")
+    return NAME.fullmatch(name) is not None
 
 
 def encoded(snapshot: Snapshot) -> bytes:
