@@ -74,7 +74,7 @@ def test_somebody_elses_folder_is_refused(changed, why):
         checked(written(), MINE._replace(**changed))
 
 
-@pytest.mark.parametrize("content", (b"", b"{", b"[]", b"{}", b'{"cluster": "main", "node": "1"}', b"\xff"))
+@pytest.mark.parametrize("content", (b"", b"{", b"[]", b"{}", b'{"cluster": "main", "node": "1"}', b"\xff", b"[" * 100_000))
 def test_an_identity_that_cannot_be_read_is_damage(content):
     with pytest.raises(Damaged, match="it does not name a cluster and a node"):
         checked(MemoryDisk({identity.FILE: content}))
