@@ -2,8 +2,8 @@
 
 from highwater.dst.script import Alone, Script, check, same, wrong
 from highwater.dst.scripts.replicated.disks import ScriptDisk, run
-from highwater.impl.raft import log as disk_log
 from highwater.impl.raft import identity, records
+from highwater.impl.raft import log as disk_log
 from highwater.impl.raft.entries import COMMAND, Entry, Log, last_index
 from highwater.impl.raft.faults import Damaged, FolderRefused, OtherVersion
 from highwater.impl.raft.log import REWRITTEN, open_log

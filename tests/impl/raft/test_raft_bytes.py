@@ -114,7 +114,7 @@ def test_a_changed_or_cut_snapshot_is_damaged(snapshot):
         changed[place] ^= 64
         with pytest.raises(OtherVersion if place in (8, 9) else Damaged):
             snapshots.decoded("x", bytes(changed))
-        with pytest.raises(Damaged, match="x: byte 0: the checksum of the snapshot's .* restore the file"):
+        with pytest.raises(Damaged, match="x: byte 0: the checksum of the snapshot's .* raft rejoin"):
             snapshots.decoded("x", data[:place])
 
 
