@@ -2,6 +2,7 @@
 
 from highwater.dst.script import Alone, Script, check, same, wrong
 from highwater.dst.scripts.replicated.disks import ScriptDisk, run
+from highwater.impl.node_world import DiskFailed, DiskFull
 from highwater.impl.raft import identity, records
 from highwater.impl.raft import log as disk_log
 from highwater.impl.raft.entries import COMMAND, Entry, Log, last_index
@@ -108,6 +109,34 @@ async def full_segments_are_followed_by_others_and_go_after_a_snapshot(alone: Al
     check(0 < found.log.base_index <= 3, "full segments are followed by others and go after a snapshot")
     same(last_index(found.log), 6)
     same(found.term, 1)
+
+
+async def a_segment_goes_for_good_before_the_next_one_does(alone: Alone) -> None:
+    """A crash that keeps the second removal and not the first would leave a gap, and the folder would be refused."""
+    disk = written(*THREE, [batch(4, 7, b"seven")], size=130)
+    begun = sorted(disk.files)
+
+    async def cut():
+        log, _ = await open_log(disk, "n1", (0, 0), 130)
+        disk.calls = []
+        await log.compact(7)
+
+    run(cut())
+    same(disk.calls, [call for name in begun[:-1] for call in (("remove", name), ("sync_names", ""))])
+    check(len(begun) > 2, "two segments go at once")
+
+
+async def a_batch_that_cannot_be_written_counts_for_nothing(alone: Alone) -> None:
+    for call, error in (("append", DiskFull("full")), ("append", DiskFailed("failed")), ("sync", DiskFailed("failed"))):
+        disk = written(THREE[0])
+
+        async def write(disk: ScriptDisk = disk, call: str = call, error: Exception = error):
+            log, _ = await open_log(disk, "n1", (0, 0))
+            disk.fail, disk.calls = {call: error}, []
+            await log.write(THREE[1])
+
+        await alone.raises(type(error), write())
+        same(disk.calls, [("append", FIRST), ("sync", FIRST)][:1 + (call == "sync")])
 
 
 AFTER = [b"deux", b"trois", b"quatre", b"cinq", b"six", b"sept"]  # entries from 2 on, once a cut has taken the old ones
@@ -325,6 +354,8 @@ SCRIPTS: tuple[Script, ...] = (
     a_conflict_is_cut_by_a_record,
     a_batch_costs_one_append_and_one_sync,
     full_segments_are_followed_by_others_and_go_after_a_snapshot,
+    a_segment_goes_for_good_before_the_next_one_does,
+    a_batch_that_cannot_be_written_counts_for_nothing,
     a_cut_that_reached_behind_its_segment_is_read_without_the_segments_before,
     a_cut_in_a_later_segment_may_reach_behind_the_first_that_is_left,
     a_new_segment_is_durable_before_it_is_used,
