@@ -251,8 +251,8 @@ def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a n
     console.print(f"log: entries {found.first:,} to {found.last:,}, the last of term {found.last_term:,}; "
                   f"segments: {found.segments:,}")
     if found.torn_bytes:
-        console.print(f"{found.torn_bytes:,} bytes of a last write that was cut: the next start removes them, and nothing is "
-                      "lost that was acknowledged")
+        console.print(f"{found.torn_bytes:,} bytes of a last write that was cut: the next start removes them. If a crash cut "
+                      "it, nothing is lost that was acknowledged; damage of the end cannot be told from that")
     for name in found.unfinished:
         console.print(f"{name} was never finished: the next start removes it, and nothing is lost")
     console.print("the node can start in this folder")
