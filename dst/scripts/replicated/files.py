@@ -3,6 +3,7 @@
 from highwater.dst.script import Alone, Script, check, same
 from highwater.dst.scripts.replicated.disks import ScriptDisk, run
 from highwater.impl.codecs import crc32c
+from highwater.impl.node_world import DiskFailed, DiskFull
 from highwater.impl.raft import records, segments, snapshots, wire
 from highwater.impl.raft.entries import Entry, Log, agreeing, entries_from, term_at
 from highwater.impl.raft.fetch import Chunk, FetchChunk, Fetched, chunk_of
@@ -76,6 +77,19 @@ async def a_snapshot_is_written_aside_and_renamed(alone: Alone) -> None:
     same(list(disk.files), [name])
 
 
+async def a_snapshot_that_cannot_be_written_is_none(alone: Alone) -> None:
+    calls = ["create", "append", "sync", "rename", "sync_names", "read"]
+    newer = SNAPSHOT._replace(index=9)
+    for at, call in enumerate(calls):
+        for error in (DiskFailed("failed"), DiskFull("full")):
+            disk = ScriptDisk()
+            run(snapshots.store(disk, SNAPSHOT))
+            disk.fail, disk.calls = {call: error}, []
+            await alone.raises(type(error), snapshots.store(disk, newer))
+            same([of for of, _ in disk.calls], calls[:at + 1])  # nothing after it
+            same(snapshots.name_of(9, 3) in disk.files, at > calls.index("rename"))
+
+
 async def older_snapshots_go_and_bad_newer_ones_are_told(alone: Alone) -> None:
     disk = ScriptDisk()
     newer = SNAPSHOT._replace(index=9)
@@ -140,6 +154,7 @@ SCRIPTS: tuple[Script, ...] = (
     other_names_are_of_no_segment_and_no_snapshot,
     a_snapshot_comes_back,
     a_snapshot_is_written_aside_and_renamed,
+    a_snapshot_that_cannot_be_written_is_none,
     older_snapshots_go_and_bad_newer_ones_are_told,
     a_snapshot_comes_in_chunks,
     a_snapshot_that_is_gone_is_told,
