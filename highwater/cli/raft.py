@@ -212,8 +212,7 @@ def recover_command(
     from highwater.cluster.recover import recover, recoverable
     from highwater.impl.stores.folder_disk import FolderDisk
 
-    if not folder.is_dir():
-        refuse(f"{folder} is no folder of a node")
+    refuse_others(folder)
     try:
         found = finish(with_disk(FolderDisk(folder), partial(recover if unsafe else recoverable, cluster=cluster)))
     except NoFolder as error:
@@ -233,11 +232,10 @@ def recover_command(
 @app.command("check")
 def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a node that does not run, or a copy")]) -> None:
     """Read a node's folder as its start would, and change nothing. The exit code is 10 if it is damaged."""
-    from highwater.cluster.check import NoFolder, checked, is_of_node
+    from highwater.cluster.check import NoFolder, checked
     from highwater.impl.stores.folder_disk import FolderDisk
 
-    if not folder.is_dir() or not any(map(is_of_node, os.listdir(folder))):
-        refuse(f"{folder} is no folder of a node: no segment of a log is in it")
+    refuse_others(folder)
     try:
         found = finish(with_disk(FolderDisk(folder), checked))
     except NoFolder as error:
@@ -259,6 +257,14 @@ def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a n
 
 
 # --- what the commands share
+
+
+def refuse_others(folder: Path) -> None:
+    """Refuse a folder in which no node has worked, before a lock is made in it."""
+    from highwater.cluster.check import is_of_node
+
+    if not folder.is_dir() or not any(map(is_of_node, os.listdir(folder))):
+        refuse(f"{folder} is no folder of a node: no segment of a log is in it")
 
 
 async def with_disk(disk: "FolderDisk", work: Callable[["FolderDisk"], Coroutine[Any, Any, Result]]) -> Result:

@@ -71,10 +71,12 @@ def encoded(snapshot: Snapshot) -> bytes:
 def decoded(name: str, data: bytes) -> Snapshot:
     """Return the snapshot in a file. Raises Damaged, OtherVersion."""
     version = int.from_bytes(data[8:10], "big")
+    is_whole = SUM.pack(crc32c(data[:-SUM.size])) == data[-SUM.size:]
     if len(data) >= 10 and data[:8] == MAGIC and not VERSION <= version <= WITH_LEVEL:
-        raise OtherVersion(f"{name}: a snapshot of version {version}, and this highwater reads versions {VERSION} to "
+        damaged = "" if is_whole else ", or a damaged one, since its checksum is wrong"
+        raise OtherVersion(f"{name}: a snapshot of version {version}{damaged}, and this highwater reads versions {VERSION} to "
                            f"{WITH_LEVEL}: start the version of highwater that wrote it")
-    if len(data) < FIXED.size + CONTENT.size + SUM.size or SUM.unpack(data[-SUM.size:]) != (crc32c(data[:-SUM.size]),):
+    if len(data) < FIXED.size + CONTENT.size + SUM.size or not is_whole:
         raise Damaged(name, 0, f"the checksum of the snapshot's {len(data):,} bytes is wrong: it is cut or changed")
     try:
         magic, _, index, term, number = FIXED.unpack_from(data)

@@ -218,4 +218,5 @@ def test_check_finds_damage_and_changes_nothing(tmp_path):
     assert not log.exists()
     for folder in (tmp_path, tmp_path / "none"):
         refused(highwater("check", str(folder)), 2, "is no folder of a node")
+        refused(highwater("recover", str(folder), "--cluster", "other"), 2, "is no folder of a node")
         assert not (folder / ".lock").exists()

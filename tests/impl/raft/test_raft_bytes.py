@@ -118,6 +118,16 @@ def test_a_changed_or_cut_snapshot_is_damaged(snapshot):
             snapshots.decoded("x", data[:place])
 
 
+def test_a_snapshot_of_another_version_may_be_a_damaged_one():
+    data = bytearray(snapshots.encoded(Snapshot(9, 4, ("a",), b"content")))
+    data[9] = 88
+    with pytest.raises(OtherVersion, match="x: a snapshot of version 88, or a damaged one, since its checksum is wrong"):
+        snapshots.decoded("x", bytes(data))
+    whole = bytes(data[:-4]) + crc32c.crc32c(bytes(data[:-4])).to_bytes(4, "big")
+    with pytest.raises(OtherVersion, match="x: a snapshot of version 88, and this highwater reads"):
+        snapshots.decoded("x", whole)
+
+
 def test_content_that_only_has_the_checksum_of_a_snapshot_is_refused():
     for body in (b"otherone" + bytes(40), b"hwraftsn\0\1" + bytes(16) + b"\0\x09" + bytes(30), b"hwraftsn\0\1" + bytes(16)
                  + b"\0\1\0\1\xff" + bytes(30)):
