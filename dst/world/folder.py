@@ -3,7 +3,7 @@
 Of the later changes of names any are kept. A rename is atomic: the file has both names at no time, and always one of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from highwater.dst.world.pages import Choose, Covered, File
@@ -22,6 +22,9 @@ class Change(NamedTuple):
     names: Mapping[str, File | None]  # None: the name is gone
 
 
+Names = tuple[Change, ...]  # changes that a sync of the folder covers: those before it began
+
+
 class Folder:
     """The files of one disk. `names` are those that the node sees, and `durable` those that a crash leaves."""
 
@@ -31,12 +34,15 @@ class Folder:
         self.changes: list[Change] = []
         self.locked = False
 
-    def begin(self, op: str, name: str) -> Covered | None:
+    def begin(self, op: str, name: str) -> Covered | Names | None:
         """Return what a sync that begins now will cover; None for other operations, and for a file that is not there."""
+        if op == "sync_names":
+            return tuple(self.changes)
         return self.names[name].covered() if op == "sync" and name in self.names else None
 
-    def apply(self, op: str, name: str, body: bytes, to: str, covered: Covered | None) -> tuple[int, object]:
-        """Do an operation. Returns its status and its result. `to`: the new name, or the new size."""
+    def apply(self, op: str, name: str, body: bytes, to: str, covered: Covered | Names | None) -> tuple[int, object]:
+        """Do an operation. Returns its status and its result. `to`: the new name, or the new size. `covered`: what a sync
+        covers; None of names: all."""
         if op == "lock":
             status, self.locked = LOCKED if self.locked else DONE, True
             return status, None
@@ -46,7 +52,7 @@ class Folder:
             self._create(name)
             return DONE, None
         if op == "sync_names":
-            self.durable, self.changes = dict(self.names), []
+            self._sync_names(self.changes if covered is None or isinstance(covered, Covered) else covered)
             return DONE, None
         file = self.names.get(name)
         if file is None or (op == "sync" and covered is None):
@@ -57,7 +63,7 @@ class Folder:
             file.append(body)
         elif op == "truncate":
             file.truncate(int(to))
-        elif op == "sync" and covered is not None:
+        elif op == "sync" and isinstance(covered, Covered):
             file.sync(covered)
         elif op == "rename":
             self._change(f"rename of {name} to {to}", {name: None, to: file})
@@ -75,6 +81,13 @@ class Folder:
         change = Change(said, names)
         self.changes.append(change)
         put(self.names, change)
+
+    def _sync_names(self, covered: Iterable[Change]) -> None:
+        """Make the changes durable that a sync covers, if an earlier one has not."""
+        for change in covered:
+            if any(change is other for other in self.changes):
+                put(self.durable, change)
+        self.changes = [change for change in self.changes if not any(change is other for other in covered)]
 
     def fail(self, op: str, name: str, body: bytes, to: str, choose: Choose, site: str) -> None:
         """Fail an operation: what it should have done is done, or not, or in part."""

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from highwater.cli.console import console, refuse
-from highwater.cli.raft import Authority, Certificate, Key, address_of, nodes_of
+from highwater.cli.raft import Authority, Certificate, Key, address_of, nodes_of, refuse_others
 from highwater.cli.raft import finish as finish_node
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE, SAFETY
 from highwater.impl.errors import Indefinite, StoreError
@@ -436,12 +436,10 @@ def check_command(
 
 def check_folder(folder: Path) -> None:
     from highwater.cluster.check import NoFolder
-    from highwater.impl.raft.segments import number_of
     from highwater.impl.stores.folder_disk import FolderDisk
     from highwater.index.check import checked
 
-    if not folder.is_dir() or not any(number_of(name) is not None for name in os.listdir(folder)):
-        refuse(f"{folder} is no folder of a node: no segment of a log is in it")
+    refuse_others(folder)
     try:
         found = finish(checked(FolderDisk(str(folder))))
     except NoFolder as error:

@@ -212,8 +212,7 @@ def recover_command(
     from highwater.cluster.recover import recover, recoverable
     from highwater.impl.stores.folder_disk import FolderDisk
 
-    if not folder.is_dir():
-        refuse(f"{folder} is no folder of a node")
+    refuse_others(folder)
     try:
         found = finish(with_disk(FolderDisk(folder), partial(recover if unsafe else recoverable, cluster=cluster)))
     except NoFolder as error:
@@ -234,11 +233,9 @@ def recover_command(
 def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a node that does not run, or a copy")]) -> None:
     """Read a node's folder as its start would, and change nothing. The exit code is 10 if it is damaged."""
     from highwater.cluster.check import NoFolder, checked
-    from highwater.impl.raft.segments import number_of
     from highwater.impl.stores.folder_disk import FolderDisk
 
-    if not folder.is_dir() or not any(number_of(name) is not None for name in os.listdir(folder)):
-        refuse(f"{folder} is no folder of a node: no segment of a log is in it")
+    refuse_others(folder)
     try:
         found = finish(with_disk(FolderDisk(folder), checked))
     except NoFolder as error:
@@ -252,14 +249,22 @@ def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a n
     console.print(f"log: entries {found.first:,} to {found.last:,}, the last of term {found.last_term:,}; "
                   f"segments: {found.segments:,}")
     if found.torn_bytes:
-        console.print(f"{found.torn_bytes:,} bytes of a last write that was cut: the next start removes them, and nothing is "
-                      "lost that was acknowledged")
+        console.print(f"{found.torn_bytes:,} bytes of a last write that was cut: the next start removes them. If a crash cut "
+                      "it, nothing is lost that was acknowledged; damage of the end cannot be told from that")
     for name in found.unfinished:
         console.print(f"{name} was never finished: the next start removes it, and nothing is lost")
     console.print("the node can start in this folder")
 
 
 # --- what the commands share
+
+
+def refuse_others(folder: Path) -> None:
+    """Refuse a folder in which no node has worked, before a lock is made in it."""
+    from highwater.cluster.check import is_of_node
+
+    if not folder.is_dir() or not any(map(is_of_node, os.listdir(folder))):
+        refuse(f"{folder} is no folder of a node: no segment of a log is in it")
 
 
 async def with_disk(disk: "FolderDisk", work: Callable[["FolderDisk"], Coroutine[Any, Any, Result]]) -> Result:

@@ -50,7 +50,7 @@ async def checked(disk: Disk) -> Found:
 
 async def wrong_entries(disk: Disk, content: Content) -> list[str]:
     """Return which entries of the log are none of an index."""
-    copy = MemoryDisk({name: await disk.read(name) for name in await disk.names()})
+    copy = MemoryDisk(await cluster.files_of(disk))
     _, recovered = await open_log(copy, content.node, (content.snapshot.index, content.snapshot.term))
     wrong = []
     for index, entry in enumerate(recovered.log.entries, recovered.log.base_index + 1):

@@ -2,7 +2,8 @@
 
 from highwater.impl.errors import Definite, Indefinite
 
-LOST = "this node may have lost what it acknowledged, so it must not vote again under its id: restore the file from a copy"
+LOST = ("this node may have lost what it acknowledged, so it must not vote again under its id: let a node with a new name take "
+        "its place by `highwater raft rejoin`; an older copy of the file does not do")
 
 
 class FolderRefused(Definite):

@@ -66,5 +66,5 @@ def decoded(data: bytes) -> FolderIdentity:
         found = json.loads(data)
         return FolderIdentity(str(found["cluster"]), str(found["node"]), tuple(map(str, found["voters"])),
                               str(found.get("settings", "")))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Damaged(FILE, 0, f"it does not name a cluster and a node: {error!r}") from error

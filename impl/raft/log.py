@@ -13,6 +13,7 @@ from highwater.impl.node_world import Disk
 from highwater.impl.raft import levels, segments
 from highwater.impl.raft.entries import Entry, Log, last_index, last_term
 from highwater.impl.raft.faults import Damaged
+from highwater.impl.raft.identity import FILE as IDENTITY
 from highwater.impl.raft.records import ENTRY, HARD, TRUNCATE, Record, batch_of
 from highwater.impl.raft.segments import Segment, name_of, number_of
 from highwater.impl.raft.state import Save
@@ -113,7 +114,8 @@ async def open_log(disk: Disk, node: str, snapshot: tuple[int, int], segment_byt
     A log that does not reach the snapshot's last entry, or has another one there, begins anew after it. Raises Damaged,
     OtherNode, OtherVersion, DiskFull, DiskFailed. If the folder is refused, nothing in it was changed.
     """
-    names = await segment_names(disk)
+    there = await disk.names()
+    names = segments_in(there)
     replay = Replay()
     newest, torn_head = None, ""
     for name in names:
@@ -125,6 +127,8 @@ async def open_log(disk: Disk, node: str, snapshot: tuple[int, int], segment_byt
             newest = segment._replace(records=segment.records[-1:])
     if newest is None and snapshot != (0, 0):
         raise Damaged(torn_head or name_of(1), 0, "there is a snapshot, but no segment of the log that can be read")
+    if newest is None and IDENTITY in there:  # it was written after the first segment was durable
+        raise Damaged(torn_head or name_of(1), 0, "a node worked in this folder, and no segment of its log can be read")
     opened, recovered = DiskLog(disk, node, segment_bytes), replay.recovered()
     check_reaches(names, recovered.log, snapshot)
     levels.check(recovered.log.base_index + 1, recovered.log.entries, known)
@@ -163,9 +167,9 @@ async def rewrite(disk: Disk, newest: Segment) -> None:
     await disk.sync_names()
 
 
-async def segment_names(disk: Disk) -> list[str]:
+def segments_in(there: list[str]) -> list[str]:
     """Return the names of all segments, in order. Raises Damaged if one is missing: the oldest are removed one by one."""
-    names = [name for name in await disk.names() if number_of(name) is not None]
+    names = [name for name in there if number_of(name) is not None]
     if names:
         first = number_of(names[0])
         assert first is not None

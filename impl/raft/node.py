@@ -16,7 +16,6 @@ from highwater.impl.raft import core, in_force, levels, snapshots, wire
 from highwater.impl.raft.entries import COMMAND, LEVEL, Entry, entry_at, term_at, without_before
 from highwater.impl.raft.faults import (
     ChangeRefused,
-    Damaged,
     LeadershipLost,
     LevelTooLow,
     NoChange,
@@ -166,13 +165,9 @@ class Node:
             raise OtherNode(f"{name}: its group is {', '.join(snapshot.voters)}, and this node was given "
                             f"{', '.join(self.state.voters)}: give the node its own folder")
         levels.check_level("the snapshot in the folder is of a cluster raised", snapshot.level, self.known)
-        try:
+        with snapshots.named(bad):
             self.log, recovered = await open_log(self.disk, me, (snapshot.index, snapshot.term), self.options.segment_bytes,
                                                  self.known)
-        except Damaged:
-            if bad:
-                raise bad[0][1] from None  # the log was cut after that snapshot, so it was whole once
-            raise
         for name, damage in bad:
             self.world.metrics.warn(f"{name} was never finished and is removed, and nothing is lost: {damage.what}")
         await snapshots.remove_unfinished(self.disk, bad)

@@ -5,6 +5,7 @@ batch is written only after the one before was synced. So where a record cannot 
 stands behind it, it was durable, and is damaged. Otherwise it is taken for torn: damage in the last batch looks the same.
 """
 
+import re
 from struct import Struct
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from highwater.impl.raft.faults import Damaged, OtherNode, OtherVersion
 from highwater.impl.raft.records import ENTRY, HARD, HEAD, TRUNCATE, Record, record_at, records_behind
 
 MAGIC, VERSION = b"hwraftlg", 1
+NAME = re.compile("log-([0-9]{16})")
 HEAD_FIELDS = Struct(">8sHQB")  # magic, version, number of the segment, 1 if the log begins anew
 
 
@@ -32,8 +34,8 @@ def name_of(number: int) -> str:
 
 def number_of(name: str) -> int | None:
     """Return the number of the segment with this name; None if it is another file."""
-    digits = name.removeprefix("log-")
-    return int(digits) if name.startswith("log-") and len(digits) == 16 and digits.isdigit() else None
+    found = NAME.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 def head(number: int, node: str, index: int, term: int, batch: int, anew: bool) -> Record:

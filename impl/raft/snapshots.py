@@ -10,6 +10,9 @@ It is written under another name, synced, renamed, its name synced, and read bac
 snapshots go.
 """
 
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from struct import Struct, error
 from typing import NamedTuple
 
@@ -23,6 +26,7 @@ from highwater.impl.raft.members import Members
 
 MAGIC, VERSION, WITH_MEMBERS, WITH_LEVEL = b"hwraftsn", 1, 2, 3
 FIXED, CONTENT, SUM = Struct(">8sHQQH"), Struct(">Q"), Struct(">I")
+NAME = re.compile("snapshot-[0-9]{16,}-[0-9]{16,}")  # another file, such as a copy, is not ours: it stays
 TEMPORARY = "snapshot.tmp"
 PIECE_BYTES = 1 << 20  # of one append
 
@@ -46,7 +50,7 @@ def name_of(index: int, term: int) -> str:
 
 
 def is_snapshot(name: str) -> bool:
-    return name.startswith("snapshot-")
+    return NAME.fullmatch(name) is not None
 
 
 def encoded(snapshot: Snapshot) -> bytes:
@@ -67,10 +71,12 @@ def encoded(snapshot: Snapshot) -> bytes:
 def decoded(name: str, data: bytes) -> Snapshot:
     """Return the snapshot in a file. Raises Damaged, OtherVersion."""
     version = int.from_bytes(data[8:10], "big")
+    is_whole = SUM.pack(crc32c(data[:-SUM.size])) == data[-SUM.size:]
     if len(data) >= 10 and data[:8] == MAGIC and not VERSION <= version <= WITH_LEVEL:
-        raise OtherVersion(f"{name}: a snapshot of version {version}, and this highwater reads versions {VERSION} to "
+        damaged = "" if is_whole else ", or a damaged one, since its checksum is wrong"
+        raise OtherVersion(f"{name}: a snapshot of version {version}{damaged}, and this highwater reads versions {VERSION} to "
                            f"{WITH_LEVEL}: start the version of highwater that wrote it")
-    if len(data) < FIXED.size + CONTENT.size + SUM.size or SUM.unpack(data[-SUM.size:]) != (crc32c(data[:-SUM.size]),):
+    if len(data) < FIXED.size + CONTENT.size + SUM.size or not is_whole:
         raise Damaged(name, 0, f"the checksum of the snapshot's {len(data):,} bytes is wrong: it is cut or changed")
     try:
         magic, _, index, term, number = FIXED.unpack_from(data)
@@ -135,6 +141,18 @@ async def load(disk: Disk) -> tuple[Snapshot, list[tuple[str, Damaged]]]:
             continue
         return snapshot, bad
     return EMPTY, bad
+
+
+@contextmanager
+def named(bad: list[tuple[str, Damaged]]) -> Generator[None]:
+    """Refuse a folder for a snapshot that cannot be read, and not for what of the log is missing because of it: the log was cut
+    after that snapshot, so it was whole once. Raises Damaged."""
+    try:
+        yield
+    except Damaged:
+        if bad:
+            raise bad[0][1] from None
+        raise
 
 
 async def remove_unfinished(disk: Disk, bad: list[tuple[str, Damaged]]) -> None:

@@ -92,13 +92,29 @@ class FolderDisk:
     def _lock(self) -> None:
         if self._lock_fd is not None:
             return
-        fd = os.open(os.path.join(self.folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fd = self._lock_file()
+        if fd is None:
+            return
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
             raise DiskLocked(f"{self.folder}: another process works in this folder: end it, or take another folder") from None
         self._lock_fd = fd
+
+    def _lock_file(self) -> int | None:
+        """Open the lock's file, which is made if it is missing; None if it cannot be, because the file system is read-only.
+        Then nobody works here, and nobody can."""
+        path = os.path.join(self.folder, LOCK)
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
 
     def _read(self, name: str) -> bytes:
         with open(self._path(name), "rb") as file:

@@ -10,6 +10,12 @@ import sys
 
 import pytest
 
+from highwater.impl.raft import identity, snapshots
+from highwater.impl.raft.identity import FolderIdentity
+from highwater.impl.raft.log import DiskLog
+from highwater.impl.raft.snapshots import Snapshot
+from highwater.impl.raft.state import Save
+from highwater.impl.stores.folder_disk import FolderDisk
 from highwater.servers.leash import free_port
 from tests.cluster.processes import LIMIT_S, MACHINE, ROOT, cluster
 from tests.support.certificates import Authority
@@ -141,6 +147,23 @@ def test_bad_machines(tmp_path):
                 what)
 
 
+def test_a_damaged_snapshot_is_named(tmp_path):
+    async def work():
+        disk, found = FolderDisk(tmp_path / "1"), Snapshot(9, 1, ("1",), b"x" * 50)
+        await disk.lock()
+        await snapshots.store(disk, found)
+        await DiskLog(disk, "1").write([Save(0, 1, "", 10, (), (9, 1))])
+        await identity.write(disk, FolderIdentity("main", "1", ("1",)))
+        await disk.close()
+        return tmp_path / "1" / snapshots.name_of(9, 1)
+
+    file = asyncio.run(work())
+    file.write_bytes(file.read_bytes()[:-1])
+    for ran in (serve(tmp_path / "1"), highwater("check", str(tmp_path / "1")),
+                highwater("recover", str(tmp_path / "1"), "--cluster", "other")):
+        refused(ran, 10, f"error: {file.name}: byte 0: the checksum of the snapshot's")
+
+
 # --- status, transfer and check
 
 
@@ -186,6 +209,14 @@ def test_check_finds_damage_and_changes_nothing(tmp_path):
     refused(serve(tmp_path / "1"), 10, "no record can be read here, and one of a later batch ends")
     log.write_bytes(whole[:-3])
     assert files(tmp_path / "1") == before
+    (tmp_path / "1" / "lost+found").mkdir()  # a folder may be a file system of its own
+    assert highwater("check", str(tmp_path / "1")).returncode == 0
+    (tmp_path / "1" / "lost+found").rmdir()
+    log.unlink()
+    for ran in (highwater("check", str(tmp_path / "1")), serve(tmp_path / "1")):
+        refused(ran, 10, "log-0000000000000001: byte 0: a node worked in this folder, and no segment of its log can be read")
+    assert not log.exists()
     for folder in (tmp_path, tmp_path / "none"):
         refused(highwater("check", str(folder)), 2, "is no folder of a node")
+        refused(highwater("recover", str(folder), "--cluster", "other"), 2, "is no folder of a node")
         assert not (folder / ".lock").exists()

@@ -151,6 +151,27 @@ def test_a_removed_name_may_come_back():
     assert names_left(*WRITTEN, ("sync_names", ""), ("remove", "a")) == {(), (("a", b"x"),)}
 
 
+def test_a_sync_of_the_folder_covers_the_names_of_when_it_began():
+    def left(choose: Choose) -> tuple[str, ...]:
+        folder = Folder()
+        folder.apply("create", "a", b"", "", None)
+        covered = folder.begin("sync_names", "")
+        folder.apply("create", "b", b"", "", None)
+        earlier = folder.begin("sync_names", "")
+        folder.apply("rename", "a", b"", "c", None)
+        folder.apply("sync_names", "", b"", "", covered)
+        if twice:
+            folder.apply("sync_names", "", b"", "", earlier)
+        assert sorted(folder.names) == ["b", "c"]
+        folder.crash(choose, "site")
+        return tuple(sorted(folder.names))
+
+    twice = False
+    assert set(outcomes(left)) == {("a",), ("a", "b"), ("c",), ("b", "c")}
+    twice = True
+    assert set(outcomes(left)) == {("a", "b"), ("b", "c")}
+
+
 def test_later_changes_of_names_may_be_kept_without_earlier_ones():
     made = ("create", "a"), ("create", "b"), ("create", "c")
     expected = {tuple((name, b"") for name in kept) for n in range(4) for kept in combinations("abc", n)}

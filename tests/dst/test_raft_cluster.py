@@ -10,7 +10,9 @@ from highwater.dst.scenarios.raft import SCENARIO, Shape
 from highwater.dst.search.shrink import shrink
 from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.node_faults import NodeWeights
+from highwater.impl.raft import snapshots
 from highwater.traces.event import Event, digest
+from highwater.traces.machines import node_of
 from highwater.traces.protocols.raft import Save, Step, body_of, step_of
 from highwater.traces.refine import Failure
 
@@ -116,6 +118,42 @@ def test_a_missing_step_is_refused_and_a_message_that_nobody_sent():
     assert judged(outcome, [*events[:sent], *events[sent + 1:]]) == "refinement:machine"
     assert judged(outcome, [events[0]._replace(t_ms=events[-1].t_ms + 1), *events[1:]]) == "refinement:order"
     assert judged(outcome, [events[0]._replace(kind="applied")]) == "refinement:form"
+
+
+def without_the_sync_of_names(events: list[Event], at: int) -> list[Event]:
+    """Return the events without the sync of the folder that follows event `at`: it is the same task's next operation."""
+    client = events[at].client
+    of = next(place for place, e in enumerate(events[at + 1:], at + 1) if e.client == client and e.kind == "disk")
+    assert events[of].op == "sync_names"
+    return [*events[:of], *events[of + 1:]]
+
+
+def test_a_snapshot_counts_only_once_its_name_is_durable():
+    """The log is cut after it, and older snapshots go. Without the sync of its name a crash of the machine loses them all."""
+    tried = Counter()
+    for seed in (9, 10, 11):
+        outcome = run(seed, proposals=4, snapshot_entries=3, keep_entries=0, segment_bytes=300)
+        assert judged(outcome, outcome.events) == ""
+        for at, e in enumerate(outcome.events):
+            if e.kind == "disk" and e.op == "rename" and e.status == 200 and e.key == "snapshot.tmp":
+                later = [f for f in outcome.events[at:] if node_of(f.client) == node_of(e.client)]
+                lives = next((place for place, f in enumerate(later) if f.kind == "died"), len(later))
+                syncs = [place for place, f in enumerate(later) if f.op == "sync_names"]
+                cuts = [place for place, f in enumerate(later[:lives]) if f.op in ("remove", "Installed")]
+                if cuts and (len(syncs) < 2 or cuts[0] < syncs[1]):
+                    tried[judged(outcome, without_the_sync_of_names(outcome.events, at))] += 1
+    assert set(tried) == {"refinement:Server.disk"} and tried.total() > 5, tried
+
+
+def test_a_snapshot_of_what_is_not_committed_is_refused():
+    tried = Counter()
+    for seed in (9, 10, 11):
+        outcome = run(seed, proposals=4, snapshot_entries=3, keep_entries=0)
+        for at, e in enumerate(outcome.events):
+            if e.kind == "disk" and e.op == "rename" and e.key == "snapshot.tmp":
+                changed = e._replace(condition=snapshots.name_of(int(e.condition[9:25]) + 50, 1))
+                tried[judged(outcome, [*outcome.events[:at], changed])] += 1
+    assert set(tried) == {"refinement:Server.disk"} and tried.total() > 5, tried
 
 
 def test_the_body_of_a_step_is_read_as_it_was_written():

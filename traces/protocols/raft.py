@@ -146,6 +146,8 @@ class Trace(NodeTrace):
         me, snapshot = e.client, f"snapshot-{step.commit:016d}-"
         if e.op == "Installed" and not any(name.startswith(snapshot) for name in self.machines.files[me]):
             raise self._refused("Server.Install", f"{me} takes {snapshot}.. for installed, and its disk has none")
+        if e.op == "Installed" and (name := self._unnamed(me, self.machines.files[me])):
+            raise self._refused("Server.disk", f"{me} takes {name} for installed, and no sync covers its name")
         log = self.written.get(me, Written())
         if step.found is not None:
             log = Written(*step.found[:2], now.last)
@@ -161,6 +163,10 @@ class Trace(NodeTrace):
             raise self._refused("Server.disk", f"{me}: {why}")
         if e.op == "rename" and e.condition in self.machines.dirty.get(me, ()):
             raise self._refused("Server.disk", f"{me} gives {e.key} its name {e.condition} before it is synced")
+        if e.op == "rename" and (of := raft_log.snapshot_of(e.condition)) and not self._is_committed(*of):
+            raise self._refused("Server.disk", f"{me} makes {e.condition}, and the model has no such entry that is committed")
+        if e.op == "remove" and me in self.known and (name := self._unnamed(me, before)):
+            raise self._refused("Server.disk", f"{me} removes {e.key}, and no sync covers the name of {name}")
         if e.op != "append":
             return
         if me in self.known and raft_log.is_segment(e.key):  # a failed write may be found after a restart
@@ -179,6 +185,16 @@ class Trace(NodeTrace):
         if isinstance(now, str):
             raise self._refused("Server.disk", f"{me}: {now}")
         self.written[me] = now
+
+    def _unnamed(self, me: str, files: Files) -> str:
+        """Return a snapshot of a server whose name a crash may lose; "" if there is none."""
+        names = sorted(name for name in self.machines.unsynced.get(me, ()) if name in files and raft_log.snapshot_of(name))
+        return names[-1] if names else ""
+
+    def _is_committed(self, index: int, term: int) -> bool:
+        """Tell whether the entry of this index and term is committed."""
+        s = self.facts()
+        return any(index <= upto and led(s, by)[index - 1] == term for by, upto in s.commits)
 
     def _match(self, me: str, entries: Iterable[tuple[int, int, bytes]]) -> None:
         """Check that entries of one index and term are equal, wherever they are written or sent."""

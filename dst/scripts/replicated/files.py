@@ -3,7 +3,8 @@
 from highwater.dst.script import Alone, Script, check, same
 from highwater.dst.scripts.replicated.disks import ScriptDisk, run
 from highwater.impl.codecs import crc32c
-from highwater.impl.raft import records, snapshots, wire
+from highwater.impl.node_world import DiskFailed, DiskFull
+from highwater.impl.raft import records, segments, snapshots, wire
 from highwater.impl.raft.entries import Entry, Log, agreeing, entries_from, term_at
 from highwater.impl.raft.fetch import Chunk, FetchChunk, Fetched, chunk_of
 from highwater.impl.raft.messages import Append, Heartbeat, ReadIndexReply
@@ -34,6 +35,35 @@ async def records_behind_a_gap_are_found(alone: Alone) -> None:
     same([found._replace(end=0) for found in records.records_behind(data, 0)], [record, record])
 
 
+async def other_names_are_of_no_segment_and_no_snapshot(alone: Alone) -> None:
+    for digits in ("\u00b2" * 16, "\u0663" * 16, "0" * 15, "0" * 17, "000000000000000x"):
+        same(segments.number_of(f"log-{digits}"), None)
+    same(segments.number_of(segments.name_of(12)), 12)
+    name = snapshots.name_of(7, 3)
+    same([of for of in (name, f"{name}.bak", "snapshot-notes", "snapshot.tmp") if snapshots.is_snapshot(of)], [name])
+
+
+async def few_checksums_tell_what_is_behind_a_gap(alone: Alone) -> None:
+    """Tear a write whose numbers look like lengths of records. With a checksum for each, a large one takes hours."""
+    head = records.batch_of([segments.head(1, "a", 0, 0, 1, False)])
+    numbers = b"".join(of.to_bytes(4, "big") for of in range(1 << 14))
+    torn = records.encoded(records.Record(records.ENTRY, 1, 1, 2, numbers, True))
+    summed: list[int] = []
+    whole = records.crc32c
+
+    def counted(data: bytes) -> int:
+        summed.append(len(data))
+        return whole(data)
+
+    records.crc32c = counted
+    try:
+        found = segments.parsed(segments.name_of(1), head + bytes(8) + torn[8:], "a", newest=True)
+    finally:
+        records.crc32c = whole
+    same(found and found.torn_bytes, len(torn))
+    check(sum(summed) < 100 * len(torn), f"{sum(summed):,} bytes are summed to judge {len(torn):,}")
+
+
 async def a_snapshot_comes_back(alone: Alone) -> None:
     same(snapshots.decoded("x", snapshots.encoded(SNAPSHOT)), SNAPSHOT)
 
@@ -45,6 +75,19 @@ async def a_snapshot_is_written_aside_and_renamed(alone: Alone) -> None:
     same([call for call, _ in disk.calls], ["create", "append", "sync", "rename", "sync_names", "read"])
     same(run(snapshots.load(disk)), (SNAPSHOT, []))
     same(list(disk.files), [name])
+
+
+async def a_snapshot_that_cannot_be_written_is_none(alone: Alone) -> None:
+    calls = ["create", "append", "sync", "rename", "sync_names", "read"]
+    newer = SNAPSHOT._replace(index=9)
+    for at, call in enumerate(calls):
+        for error in (DiskFailed("failed"), DiskFull("full")):
+            disk = ScriptDisk()
+            run(snapshots.store(disk, SNAPSHOT))
+            disk.fail, disk.calls = {call: error}, []
+            await alone.raises(type(error), snapshots.store(disk, newer))
+            same([of for of, _ in disk.calls], calls[:at + 1])  # nothing after it
+            same(snapshots.name_of(9, 3) in disk.files, at > calls.index("rename"))
 
 
 async def older_snapshots_go_and_bad_newer_ones_are_told(alone: Alone) -> None:
@@ -107,8 +150,11 @@ SCRIPTS: tuple[Script, ...] = (
     the_forms_are_pinned,
     the_form_of_a_record_is_pinned,
     records_behind_a_gap_are_found,
+    few_checksums_tell_what_is_behind_a_gap,
+    other_names_are_of_no_segment_and_no_snapshot,
     a_snapshot_comes_back,
     a_snapshot_is_written_aside_and_renamed,
+    a_snapshot_that_cannot_be_written_is_none,
     older_snapshots_go_and_bad_newer_ones_are_told,
     a_snapshot_comes_in_chunks,
     a_snapshot_that_is_gone_is_told,

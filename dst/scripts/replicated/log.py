@@ -2,8 +2,9 @@
 
 from highwater.dst.script import Alone, Script, check, same, wrong
 from highwater.dst.scripts.replicated.disks import ScriptDisk, run
+from highwater.impl.node_world import DiskFailed, DiskFull
+from highwater.impl.raft import identity, records
 from highwater.impl.raft import log as disk_log
-from highwater.impl.raft import records
 from highwater.impl.raft.entries import COMMAND, Entry, Log, last_index
 from highwater.impl.raft.faults import Damaged, FolderRefused, OtherVersion
 from highwater.impl.raft.log import REWRITTEN, open_log
@@ -110,22 +111,32 @@ async def full_segments_are_followed_by_others_and_go_after_a_snapshot(alone: Al
     same(found.term, 1)
 
 
-async def segments_go_one_after_the_other(alone: Alone) -> None:
-    """A crash between two removals leaves no gap: the first one is durable before the next one begins."""
-    disk = ScriptDisk()
+async def a_segment_goes_for_good_before_the_next_one_does(alone: Alone) -> None:
+    """A crash that keeps the second removal and not the first would leave a gap, and the folder would be refused."""
+    disk = written(*THREE, [batch(4, 7, b"seven")], size=130)
+    begun = sorted(disk.files)
 
-    async def work():
-        log, _ = await open_log(disk, "n1", (0, 0), 200)
-        for saves in THREE:
-            await log.write(saves)
-        numbers = [number for number, _ in log.segments]
-        disk.calls.clear()
-        await log.compact(6)
-        return numbers
+    async def cut():
+        log, _ = await open_log(disk, "n1", (0, 0), 130)
+        disk.calls = []
+        await log.compact(7)
 
-    *removed, _ = run(work())
-    check(len(removed) > 1, "several segments go")
-    same(disk.calls, [call for number in removed for call in (("remove", name_of(number)), ("sync_names", ""))])
+    run(cut())
+    same(disk.calls, [call for name in begun[:-1] for call in (("remove", name), ("sync_names", ""))])
+    check(len(begun) > 2, "two segments go at once")
+
+
+async def a_batch_that_cannot_be_written_counts_for_nothing(alone: Alone) -> None:
+    for call, error in (("append", DiskFull("full")), ("append", DiskFailed("failed")), ("sync", DiskFailed("failed"))):
+        disk = written(THREE[0])
+
+        async def write(disk: ScriptDisk = disk, call: str = call, error: Exception = error):
+            log, _ = await open_log(disk, "n1", (0, 0))
+            disk.fail, disk.calls = {call: error}, []
+            await log.write(THREE[1])
+
+        await alone.raises(type(error), write())
+        same(disk.calls, [("append", FIRST), ("sync", FIRST)][:1 + (call == "sync")])
 
 
 AFTER = [b"deux", b"trois", b"quatre", b"cinq", b"six", b"sept"]  # entries from 2 on, once a cut has taken the old ones
@@ -315,6 +326,17 @@ async def a_missing_segment_is_refused(alone: Alone) -> None:
     check("the file is missing, and log-0000000000000003 is there" in refused(disk, Damaged), "a missing segment is refused")
 
 
+async def a_folder_in_which_a_node_worked_and_that_has_no_log_is_refused(alone: Alone) -> None:
+    disk = written(*THREE)
+    run(identity.write(disk, identity.FolderIdentity("main", "n1", ("n1",))))
+    same(last_index(opened(disk).log), 6)
+    for torn in (b"", bytes(90)):
+        disk.files[FIRST].now = torn
+        check("no segment of its log can be read" in refused(disk, Damaged), "a log that is lost is refused")
+    del disk.files[FIRST]
+    check(refused(disk, Damaged).startswith(f"{FIRST}: byte 0: "), "the file that is missing is named")
+
+
 async def a_snapshot_that_ends_before_the_log_begins_is_refused(alone: Alone) -> None:
     disk = written([Save(1, 2, "", 11, (), (10, 2))], [batch(2, 11, b"eleven", term=2)])
     del disk.files[FIRST]
@@ -398,7 +420,8 @@ SCRIPTS: tuple[Script, ...] = (
     a_conflict_is_cut_by_a_record,
     a_batch_costs_one_append_and_one_sync,
     full_segments_are_followed_by_others_and_go_after_a_snapshot,
-    segments_go_one_after_the_other,
+    a_segment_goes_for_good_before_the_next_one_does,
+    a_batch_that_cannot_be_written_counts_for_nothing,
     a_cut_that_reached_behind_its_segment_is_read_without_the_segments_before,
     a_cut_in_a_later_segment_may_reach_behind_the_first_that_is_left,
     a_new_segment_is_durable_before_it_is_used,
@@ -418,6 +441,7 @@ SCRIPTS: tuple[Script, ...] = (
     damage_in_an_earlier_segment_is_refused,
     an_earlier_segment_with_nothing_but_its_head_is_refused,
     a_missing_segment_is_refused,
+    a_folder_in_which_a_node_worked_and_that_has_no_log_is_refused,
     a_snapshot_that_ends_before_the_log_begins_is_refused,
     a_segment_that_does_not_go_on_from_the_one_before_is_refused,
     an_empty_segment_before_others_is_refused,

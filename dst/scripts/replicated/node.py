@@ -220,7 +220,7 @@ async def cut_snapshots_are_refused(alone: Alone) -> None:
     disk.files[name].now = disk.files[name].now[:-1]
     names = sorted(disk.files)
     error = await alone.raises(Damaged, opened(alone, disk), file=name, offset=0)
-    check("restore the file" in str(error), "the way out is named")
+    check("raft rejoin" in str(error), "the way out is named")
     same(sorted(disk.files), names)
 
 

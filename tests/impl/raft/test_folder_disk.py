@@ -63,6 +63,36 @@ def test_each_new_folder_is_durable_in_the_one_above(tmp_path, monkeypatch):
     assert len(synced) == 3
 
 
+@pytest.mark.parametrize("has_lock", (True, False))
+def test_a_folder_on_a_read_only_file_system_can_be_read(has_lock, tmp_path, monkeypatch):
+    """A copy on such a file system is checked as any other, and a node that works there by another path is noticed."""
+    real = os.open
+
+    def opened(path, flags, *more):
+        if flags & (os.O_CREAT | os.O_RDWR):
+            raise OSError(errno.EROFS, "Read-only file system", path)
+        return real(path, flags, *more)
+
+    async def work():
+        (tmp_path / "a").write_bytes(b"x")
+        writer = FolderDisk(tmp_path)
+        if has_lock:
+            await writer.lock()
+        monkeypatch.setattr(os, "open", opened)
+        disk = FolderDisk(tmp_path)
+        if has_lock:
+            with pytest.raises(DiskLocked):
+                await disk.lock()
+            await writer.close()
+        await disk.lock()
+        assert await disk.read("a") == b"x"
+        with pytest.raises(DiskFailed, match="Read-only file system"):
+            await disk.create("b")
+        await disk.close()
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("name", ("", ".", "..", "a/b", ".lock", "a\0b"))
 def test_a_name_has_no_folder(name, tmp_path):
     async def work():

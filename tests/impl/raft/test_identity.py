@@ -10,10 +10,12 @@ from highwater.impl.raft import identity, owned
 from highwater.impl.raft.faults import Damaged, OtherNode, OtherSettings
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.node import USUAL
+from highwater.impl.raft.state import LEADER, Config
 from highwater.impl.stores.memory_disk import MemoryDisk
 from highwater.impl.stores.node_system import local_worlds
 from tests.impl.raft.appending import APPENDING
 
+QUICK = USUAL._replace(config=Config(election_ticks=2), tick_ms=10)
 MINE = FolderIdentity("main", "1", ("1", "2"))
 
 
@@ -74,7 +76,7 @@ def test_somebody_elses_folder_is_refused(changed, why):
         checked(written(), MINE._replace(**changed))
 
 
-@pytest.mark.parametrize("content", (b"", b"{", b"[]", b"{}", b'{"cluster": "main", "node": "1"}', b"\xff"))
+@pytest.mark.parametrize("content", (b"", b"{", b"[]", b"{}", b'{"cluster": "main", "node": "1"}', b"\xff", b"[" * 100_000))
 def test_an_identity_that_cannot_be_read_is_damage(content):
     with pytest.raises(Damaged, match="it does not name a cluster and a node"):
         checked(MemoryDisk({identity.FILE: content}))
@@ -92,3 +94,26 @@ def test_a_node_that_cannot_name_its_folder_does_not_run():
         return asyncio.all_tasks() - {asyncio.current_task()}
 
     assert not asyncio.run(opens())
+
+
+def test_a_folder_whose_identity_is_lost_is_refused_once_the_node_has_worked_there():
+    """Otherwise it would get the identity of any cluster that has a node of this name."""
+    alone, disk = MINE._replace(voters=("1",)), MemoryDisk()
+
+    async def opens(works: bool) -> None:
+        node = await owned.opened(local_worlds([("1", disk)])["1"], alone, APPENDING, QUICK)
+        try:
+            while works and node.state.role != LEADER:
+                await asyncio.sleep(0.01)
+            if works:
+                await node.propose(b"x")
+        finally:
+            await node.close()
+
+    asyncio.run(opens(works=False))
+    del disk.files[identity.FILE]  # as if the first start had ended before it was written
+    asyncio.run(opens(works=True))
+    del disk.files[identity.FILE]
+    with pytest.raises(Damaged, match="identity: byte 0: the file is missing, and a node has worked in the folder"):
+        asyncio.run(opens(works=False))
+    assert identity.FILE not in disk.files

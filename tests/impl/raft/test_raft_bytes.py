@@ -114,8 +114,18 @@ def test_a_changed_or_cut_snapshot_is_damaged(snapshot):
         changed[place] ^= 64
         with pytest.raises(OtherVersion if place in (8, 9) else Damaged):
             snapshots.decoded("x", bytes(changed))
-        with pytest.raises(Damaged, match="x: byte 0: the checksum of the snapshot's .* restore the file"):
+        with pytest.raises(Damaged, match="x: byte 0: the checksum of the snapshot's .* raft rejoin"):
             snapshots.decoded("x", data[:place])
+
+
+def test_a_snapshot_of_another_version_may_be_a_damaged_one():
+    data = bytearray(snapshots.encoded(Snapshot(9, 4, ("a",), b"content")))
+    data[9] = 88
+    with pytest.raises(OtherVersion, match="x: a snapshot of version 88, or a damaged one, since its checksum is wrong"):
+        snapshots.decoded("x", bytes(data))
+    whole = bytes(data[:-4]) + crc32c.crc32c(bytes(data[:-4])).to_bytes(4, "big")
+    with pytest.raises(OtherVersion, match="x: a snapshot of version 88, and this highwater reads"):
+        snapshots.decoded("x", whole)
 
 
 def test_content_that_only_has_the_checksum_of_a_snapshot_is_refused():

@@ -26,7 +26,7 @@ def test_a_damaged_record_before_the_last_batch_is_refused(place):
     disk.files[FIRST].now = bytes(data)
     start = [0, *ends(disk.files[FIRST].now)][-1]
     line = refused(disk, Damaged)
-    assert line.startswith(f"{FIRST}: byte {start}: ") and "restore the file" in line
+    assert line.startswith(f"{FIRST}: byte {start}: ") and "raft rejoin" in line
 
 
 def test_a_cut_without_entries_is_no_save():

@@ -397,7 +397,7 @@ def test_a_cut_snapshot_is_refused_once_the_log_was_cut():
             name = max(name for name in disk.files if snapshots.is_snapshot(name))
             disk.files[name].now = disk.files[name].now[:-1]
             before = {name: file.now for name, file in disk.files.items()}
-            with pytest.raises(Damaged, match=f"{name}: byte 0: the checksum of the snapshot's .* restore the file"):
+            with pytest.raises(Damaged, match=f"{name}: byte 0: the checksum of the snapshot's .* raft rejoin"):
                 await one.start("a")
             assert {name: file.now for name, file in disk.files.items()} == before
 

@@ -4,6 +4,7 @@ The bytes that a Raft server appends to its log are read here, and not by the se
 mean). What a step asks to make durable must be written in that order, and nothing else may be.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from struct import Struct
 from typing import NamedTuple
@@ -46,11 +47,18 @@ class Written(NamedTuple):
 
 
 SINK = "snapshot.tmp"
+SNAPSHOT = re.compile("snapshot-([0-9]+)-([0-9]+)")
 REWRITTEN = "rewritten"  # the newest segment, while it is written again
 
 
 def is_segment(name: str) -> bool:
     return name.startswith("log-")
+
+
+def snapshot_of(name: str) -> tuple[int, int] | None:
+    """Return (index, term) of the entry up to which a snapshot of this name goes; None of another file."""
+    found = SNAPSHOT.fullmatch(name)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def records_in(data: bytes) -> Iterator[Record]:
