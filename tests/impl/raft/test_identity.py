@@ -1,6 +1,8 @@
 """A folder's identity: what is refused, and that nothing is changed then."""
 
 import asyncio
+from itertools import count
+from random import Random
 
 import pytest
 
@@ -10,12 +12,11 @@ from highwater.impl.raft import identity, owned
 from highwater.impl.raft.faults import Damaged, OtherNode, OtherSettings
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.node import USUAL
-from highwater.impl.raft.state import LEADER, Config
 from highwater.impl.stores.memory_disk import MemoryDisk
 from highwater.impl.stores.node_system import local_worlds
 from tests.impl.raft.appending import APPENDING
+from tests.impl.raft.crashing import CrashingDisk, broken
 
-QUICK = USUAL._replace(config=Config(election_ticks=2), tick_ms=10)
 MINE = FolderIdentity("main", "1", ("1", "2"))
 
 
@@ -82,38 +83,34 @@ def test_an_identity_that_cannot_be_read_is_damage(content):
         checked(MemoryDisk({identity.FILE: content}))
 
 
-def test_a_node_that_cannot_name_its_folder_does_not_run():
-    class Failing(MemoryDisk):
-        async def rename(self, old: str, new: str) -> None:
-            raise DiskFailed(f"{new}: the disk failed")
+def test_a_first_start_may_be_cut_off_anywhere():
+    """What a crash leaves of it is taken for a folder in which no node has worked, or for this node's."""
+    class CutOff(CrashingDisk):
+        left = 1 << 30
 
-    async def opens() -> set[asyncio.Task]:
-        with pytest.raises(DiskFailed, match="identity: the disk failed"):
-            await owned.opened(local_worlds([("1", Failing())])["1"], MINE, APPENDING, USUAL)
-        await asyncio.sleep(0)
-        return asyncio.all_tasks() - {asyncio.current_task()}
+        def _called(self, call: str, name: str = "") -> None:
+            self.left -= 1
+            if self.left < 0:
+                raise broken()
+            super()._called(call, name)
 
-    assert not asyncio.run(opens())
+    async def opens() -> None:
+        await (await owned.opened(local_worlds([("1", disk)])["1"], MINE, APPENDING, USUAL)).close()
 
-
-def test_a_folder_whose_identity_is_lost_is_refused_once_the_node_has_worked_there():
-    """Otherwise it would get the identity of any cluster that has a node of this name."""
-    alone, disk = MINE._replace(voters=("1",)), MemoryDisk()
-
-    async def opens(works: bool) -> None:
-        node = await owned.opened(local_worlds([("1", disk)])["1"], alone, APPENDING, QUICK)
-        try:
-            while works and node.state.role != LEADER:
-                await asyncio.sleep(0.01)
-            if works:
-                await node.propose(b"x")
-        finally:
-            await node.close()
-
-    asyncio.run(opens(works=False))
-    del disk.files[identity.FILE]  # as if the first start had ended before it was written
-    asyncio.run(opens(works=True))
-    del disk.files[identity.FILE]
-    with pytest.raises(Damaged, match="identity: byte 0: the file is missing, and a node has worked in the folder"):
-        asyncio.run(opens(works=False))
-    assert identity.FILE not in disk.files
+    ended = 0
+    for calls in count():
+        for seed in range(20):
+            disk = CutOff()
+            disk.left = calls
+            try:
+                asyncio.run(opens())
+                ended += 1
+            except DiskFailed:
+                pass
+            disk.crash(Random(seed))
+            disk.left = 1 << 30
+            asyncio.run(opens())
+            assert checked(disk) == MINE
+        if ended:
+            break
+    assert calls > 20
