@@ -101,6 +101,9 @@ def shape_at(seed: int, spec: RunSpec) -> BaseShape | None:
         raise ValueError(f"--shape sdk={given.sdk}: there are {', '.join(IN_SIMULATION)}")
     if given.broken and given.broken not in scenario.breaks:
         raise ValueError(f"--shape broken={given.broken}: {spec.scenario} has {', '.join(scenario.breaks) or 'none'}")
+    first = next(count for count, _ in scenario.roles.values())
+    if not getattr(given, first):
+        raise ValueError(f"--shape {first}=0: nothing happens without them; give 1 or more")
     names = {setting.partition("=")[0] for setting in spec.shape} | ({"store"} if spec.profile else set())
     every = given._asdict()
     values = {name: value for name, value in every.items() if name in names}

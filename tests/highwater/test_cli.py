@@ -565,7 +565,8 @@ def test_a_run_may_be_given_its_shape_and_its_faults():
     again = ran("dst", "run", "--seed", seed, *wanted)
     assert again.exit_code == REFINEMENT and "writers 2" in again.output and again.output.rstrip().endswith(command)
     for bad, why in (("--shape", "sdk=x"), "there are boto3_legacy"), (("--shape", "wirters=2"), "there is no 'wirters'"), \
-            (("--shape", "writers=9"), "--shape: writers is 9, and may be 0 to"), (("--fault", "stll=1"), "there are stall"), \
+            (("--shape", "writers=9"), "--shape: writers is 9, and may be 0 to"), \
+            (("--shape", "writers=0"), "nothing happens without"), (("--fault", "stll=1"), "there are stall"), \
             (("--fault", "stall=1001"), "1001 of 1,000"):
         refused = ran("dst", "run", "--seeds", "0:2", *bad)
         assert refused.exit_code == 2 and why in refused.output, refused.output
