@@ -84,7 +84,7 @@ def test_an_identity_that_cannot_be_read_is_damage(content):
 
 
 def test_a_first_start_may_be_cut_off_anywhere():
-    """What a crash leaves of it is taken for a folder in which no node has worked, or for this node's."""
+    """The folder that a crash then leaves is taken for one in which no node has worked, or for this node's."""
     class CutOff(CrashingDisk):
         left = 1 << 30
 
