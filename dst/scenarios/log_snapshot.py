@@ -11,7 +11,7 @@ from highwater.dst.actors import Actors
 from highwater.dst.scenario import Draw
 from highwater.dst.scenarios import raft
 from highwater.dst.scenarios.replicated.group import Group, group_of
-from highwater.dst.scripts.replicated import files, levels, log, node
+from highwater.dst.scripts.replicated import files, levels, log, node, owned
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.store import NEW
 from highwater.impl.node_world import NodeWorld
@@ -107,5 +107,5 @@ SCENARIO = raft.SCENARIO._replace(
     trace_options=lambda shape: [],
     moments=("restart with a snapshot", "log cut", "crash while a snapshot is written", "unsynced bytes lost"),
     moments_of=moments_of,
-    scripts=(*log.SCRIPTS, *node.SCRIPTS, *files.SCRIPTS, *levels.SCRIPTS),
+    scripts=(*log.SCRIPTS, *node.SCRIPTS, *files.SCRIPTS, *levels.SCRIPTS, *owned.SCRIPTS),
 )

@@ -165,8 +165,9 @@ class Trace(NodeTrace):
             raise self._refused("Server.disk", f"{me} gives {e.key} its name {e.condition} before it is synced")
         if e.op == "rename" and (of := raft_log.snapshot_of(e.condition)) and not self._is_committed(*of):
             raise self._refused("Server.disk", f"{me} makes {e.condition}, and the model has no such entry that is committed")
-        if e.op == "remove" and me in self.known and (name := self._unnamed(me, before)):
-            raise self._refused("Server.disk", f"{me} removes {e.key}, and no sync covers the name of {name}")
+        if e.op == "remove" and me in self.known and (
+                why := raft_log.why_needed(e.key, before, self.machines.unsynced.get(me, ()))):
+            raise self._refused("Server.disk", f"{me}: {why}")
         if e.op != "append":
             return
         if me in self.known and raft_log.is_segment(e.key):  # a failed write may be found after a restart

@@ -78,6 +78,11 @@ async def a_writer_adds_for_a_while_and_leaves_a_letter(alone: Alone) -> None:
         f"block {ulid(1)} is in no index yet, and its letter is in the queue: lost"]))
     adds.answers = [GONE] * 4
     same(await of.add(ONE), "kept")
+    await alone.real.delete(KEY)
+    for told, answers in ((Unavailable, [GONE] * 4), (OutcomeUnknown, [GONE, TimedOut("slow"), GONE, GONE])):
+        adds.answers = answers
+        alone.fails("create", "dlq/", Unavailable, 3)
+        await alone.raises(told, of.add(ONE))  # what the index may have is not told as being nowhere
     for error in (InvalidArgument("a"), TooLate("b"), TooLarge("c")):
         adds.answers = [GONE, error]
         same(await alone.raises(type(error), of.add(ONE)), error)

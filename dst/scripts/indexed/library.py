@@ -33,12 +33,8 @@ from highwater.impl.index.removed import is_dropped
 from highwater.impl.index.replicated import Result
 from highwater.impl.index.tombstones import all_of
 from highwater.impl.node_world import DiskLocked
-from highwater.impl.raft import identity, snapshots
-from highwater.impl.raft.faults import Damaged, LeadershipLost, NotLeader, NotRunning, OtherNode, OtherSettings
-from highwater.impl.raft.log import open_log
+from highwater.impl.raft.faults import LeadershipLost, NotLeader, NotRunning, OtherNode, OtherSettings
 from highwater.impl.raft.machine import Command
-from highwater.impl.raft.snapshots import Snapshot
-from highwater.impl.raft.state import Save
 
 SIX = NOW = START_S * S
 MOST = 100 * 365 * 24 * 3600 * S  # of a time
@@ -318,22 +314,6 @@ async def an_index_is_opened_on_its_folder(alone: Alone) -> None:
         same(again.node.stopped, "")
 
 
-async def a_folder_whose_identity_is_lost_is_refused(alone: Alone) -> None:
-    """Otherwise it would get the identity of any index that has a node of this name."""
-    voted, restored = ScriptDisk(), ScriptDisk()
-    log, _ = await open_log(voted, "1", (0, 0))
-    async with Index.open(world_of(alone, voted)) as index:  # as if the first start had ended before the identity was written
-        same(index.node.stopped, "")
-    await log.write([Save(1, 1, "1", 1, ())])
-    await voted.remove(identity.FILE)
-    await snapshots.store(restored, Snapshot(3, 1, ("1",), b""))
-    for disk in (voted, restored):
-        before = {name: of.now for name, of in disk.files.items()}
-        lost = await alone.raises(Damaged, Index.open(world_of(alone, disk)).__aenter__())
-        check("identity: byte 0: the file is missing, and a node has worked in the folder" in str(lost), str(lost))
-        same({name: of.now for name, of in disk.files.items()}, before)
-
-
 async def answers_that_nobody_knows_are_raised(alone: Alone) -> None:
     index = opened(alone)
     for error in (LeadershipLost("gone"), NotLeader("a", "b")):
@@ -513,7 +493,6 @@ SCRIPTS: tuple[Script, ...] = (
     blocks_of_several_windows_are_read, many_blocks_are_read, the_times_of_a_unit_widen, bad_blocks_are_refused,
     bad_datasets_are_refused, the_horizon_refuses_what_is_older, entries_are_checked_when_they_are_applied,
     a_state_is_dumped_and_loaded, a_machine_takes_each_entry_once, an_index_is_opened_on_its_folder,
-    a_folder_whose_identity_is_lost_is_refused,
     answers_that_nobody_knows_are_raised, numbers_that_break_a_promise_are_refused,
     the_numbers_of_entries_are_told, a_unit_is_dropped_as_it_was_read,
     a_unit_that_is_to_be_deleted_takes_no_block_past_the_horizon, several_units_are_dropped_by_one_command,

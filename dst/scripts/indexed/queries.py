@@ -290,6 +290,11 @@ async def a_cache_answers_as_the_rows_do(alone: Alone) -> None:
     found_ = cache.units_in(rows, ("", "t"))
     same(([unit for unit, _ in found_], cache.units_in(rows, ("", "t")) is found_), (units, True))
     same((none.units_in(rows, ("",)) is none.units_in(rows, ("",)), Cache().datasets), (False, 2_000_000))
+    lately = Cache(4)
+    lately.units_in(rows, ("t",))
+    for number in (0, 0, 2, 0):
+        lately.columns(rows, units[number], new[units[number]])
+    same(list(lately.units), [units[2], units[0]])  # what was asked for last goes last
     for number in range(102):
         cache.units_in(rows, (f"x{number}",))
     same((len(cache.found), cache.last is rows), (2, True))

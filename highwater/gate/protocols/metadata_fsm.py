@@ -11,7 +11,7 @@ STEM = "metadata_fsm"
 TEN_MINUTES = "tests/index/test_index_soak.py::test_ten_minutes_of_faults_lose_nothing"
 BYTES = "tests/impl/index/test_index_fuzz.py::test_a_hundred_thousand_bad_inputs_are_refused"
 RUN_BY = ("tests/index", "impl", "highwater/cluster", "highwater/index", "traces/histories")
-SCENARIOS = ("compaction_queue", "metadata_fsm")  # that run it, the quickest first
+SCENARIOS = ("compaction_queue", "metadata_fsm", "index_reads")  # that run it, the quickest first
 COUNT = 1  # of each file: there are many
 
 

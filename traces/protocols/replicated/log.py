@@ -108,6 +108,21 @@ def why_not_done(e: Event, files: Mapping[str, bytes | None], runs: bool) -> str
     return "" if op != "truncate" else f"it cuts {name}"
 
 
+def why_needed(name: str, files: Mapping[str, bytes | None], unnamed: Iterable[str]) -> str:
+    """Return why a crash may need a file that a server removes; "" if a snapshot that the crash leaves is in its place.
+
+    `files`: before that. `unnamed`: names that no sync covers."""
+    kept = max((of for other in files if other != name and other not in unnamed and (of := snapshot_of(other))), default=(0, 0))
+    if is_segment(name):
+        following = sorted(filter(is_segment, files))[1]
+        data = files[following] or b""
+        upto = next((head.index for head in records_in(data[:end_of(data, 0)])), 0)
+        return "" if upto <= kept[0] else (f"it removes {name}, which has entries up to {upto}, and no sync covers the name of "
+                                           "a snapshot that has them all")
+    of = snapshot_of(name)
+    return f"it removes {name}, and no later snapshot has a name that a sync covers" if of and of > kept else ""
+
+
 def whole_bytes(data: bytes) -> int:
     """Return how many bytes at the beginning of a segment are whole records."""
     at = 0
