@@ -5,7 +5,7 @@ traces/protocols/compaction_queue.py judges each poll. A run in which a block is
 
 from typing import Any
 
-from highwater.dst.mutants.metadata_fsm import always, applying, given_up_and_forgotten
+from highwater.dst.mutants.metadata_fsm import ANY_WORKER, always, applying, given_up_and_forgotten
 from highwater.dst.scenario import Build, Mutants
 from highwater.impl.codecs.index.messages import IN_PROGRESS, JobState
 from highwater.impl.codecs.index.rows import Block
@@ -59,7 +59,7 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "sources_forgotten": ("the sources of a job that is given up wait no more",
                           applying((plan_update, "cancel", given_up_and_forgotten))),
     "unheard_counts": ("an answer that was lost counts as a failure", applying((jobs, "failures", unheard_counts))),
-    "any_worker": ("a worker that has lost its job renews or ends it", applying((jobs, "holds", always))),
+    "any_worker": ("a worker that has lost its job renews or ends it", ANY_WORKER),
     "job_gone": ("a job that is gone is renewed", applying((plan_update, "is_current", always),
                                                            (plan_get, "_reports", reports_of_any))),
 }

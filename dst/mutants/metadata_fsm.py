@@ -11,16 +11,17 @@ from highwater.dst.scenario import Build, Mutants
 from highwater.dst.scenarios.indexed.group import Impl
 from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index import ulids
-from highwater.impl.codecs.index.messages import BlockMeta, decode, encode
+from highwater.impl.codecs.index.messages import SUCCESS, BlockMeta, decode, encode
 from highwater.impl.codecs.index.partitions import Partition
 from highwater.impl.codecs.index.rows import Block, Queued, Unit
-from highwater.impl.index import add, jobs, plan_update, planner, queue, removed, replace, replicated, tombstones
+from highwater.impl.index import add, jobs, plan_get, plan_update, planner, queue, removed, replace, replicated, tombstones
 from highwater.impl.index import machine as of_index
 from highwater.impl.index.config import Config
 from highwater.impl.index.kv import Rows, Transaction, View, Writing, under
 from highwater.impl.raft.machine import Command, Machine
 
 Swap = tuple[Any, str, Callable]  # a module, the name of its function, and another function
+own_reports = plan_get._reports
 
 
 def with_swaps(call: Callable, *swaps: Swap) -> Callable:
@@ -45,6 +46,14 @@ def applying(*swaps: Swap) -> Build:
         return own._replace(apply=with_swaps(own.apply, *swaps))
 
     return lambda world, shape, number: Impl(machine=machine)
+
+
+def reports_as_they_came(rows: Rows, request: Any, update: Any, now_ns: int, config: Config) -> None:
+    """Plan the ends of jobs with the tokens of whoever reported them."""
+    own_reports(rows, request, update, now_ns, config)
+    tokens = {report.name: report.token for report in request.status_updates if report.status == SUCCESS}
+    for part in update.completed_jobs:
+        part.state.token = tokens[part.state.name]
 
 
 def always(*given: Any) -> bool:
@@ -135,6 +144,7 @@ def sweeping(world: Any, shape: Any, number: int) -> Impl:
     return Impl(objects_of=with_swaps(tombstones.objects_of, (tombstones, "is_inside", is_older)))
 
 
+ANY_WORKER = applying((jobs, "holds", always), (plan_get, "_reports", reports_as_they_came))
 BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "tombstones_unchecked": ("a removed block is added again", applying((removed, "is_removed", never))),
     "only_tombstones_checked": ("a removed block is known until a job takes its tombstone",
@@ -149,7 +159,7 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "any_term": ("a command of an earlier term has an effect", applying((plan_update, "is_of_term", always))),
     "replaced_in_two_steps": ("sources go with one entry, and the result comes with the next one",
                               lambda world, shape, number: Impl(machine=two_steps)),
-    "any_worker": ("a worker that has lost its job ends it", applying((jobs, "holds", always))),
+    "any_worker": ("a worker that has lost its job ends it", ANY_WORKER),
     "job_gone": ("a job that is gone is renewed", applying((plan_update, "is_current", always))),
     "sources_forgotten": ("the sources of a job that is given up wait no more",
                           applying((plan_update, "cancel", given_up_and_forgotten))),

@@ -178,6 +178,9 @@ class Node:
         """Return what a node has applied that lags behind."""
         return self.service.views[max(0, len(self.service.views) - 1 - BEHIND)]
 
+    def check_running(self) -> None:
+        """Let its callers ask: it runs for ever."""
+
     async def read(self) -> View:
         return await self.world.store.put(READ, b"")  # pyright: ignore[reportReturnType]  # the answer of the service
 
