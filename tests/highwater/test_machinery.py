@@ -132,7 +132,7 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/scenarios/consistent_read": {"dst/scenarios/raft", "traces/protocols/raft_calls", *(
         f"dst/scenarios/replicated/{of}" for of in ("group", "reading"))},
     "dst/scenarios/log_snapshot": {"dst/scenarios/raft", "dst/scenarios/replicated/group", *(
-        f"dst/scripts/replicated/{of}" for of in ("files", "levels", "log", "node"))},
+        f"dst/scripts/replicated/{of}" for of in ("files", "levels", "log", "node", "owned"))},
     "dst/scenarios/raft": {"dst/scenarios/replicated/group"},
     "dst/mutants/raft_membership": {"dst/mutants/raft", "dst/scenarios/raft"},
     "dst/scenarios/raft_membership": {"dst/scenarios/raft", "dst/scripts/replicated/members", "traces/protocols/raft", *(
