@@ -3,7 +3,7 @@
 from highwater.impl.errors import Definite, Indefinite
 
 LOST = ("this node may have lost what it acknowledged, so it must not vote again under its id: let a node with a new name take "
-        "its place by `highwater raft rejoin`; an older copy of the file does not do")
+        "its place by `highwater raft rejoin`, or restore a backup if it was alone; an older copy of the file is not enough")
 
 
 class FolderRefused(Definite):

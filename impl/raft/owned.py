@@ -1,4 +1,4 @@
-"""Safety: a node works in its own folder alone: it runs once the folder is durably known to be its own, and never without."""
+"""Safety: a node works in its own folder alone: it runs only once the folder durably says whose it is."""
 
 from highwater.impl.node_world import Disk, NodeWorld
 from highwater.impl.raft import core, identity, snapshots

@@ -104,7 +104,7 @@ def why_not_done(e: Event, files: Mapping[str, bytes | None], runs: bool) -> str
     if op == "remove" and runs:
         alike = sorted(of for of in files if of.startswith(name[:4]) and of != SINK)
         if alike[-1:] == [name] or (is_segment(name) and alike[:1] != [name]):
-            return f"it removes {name}: only the oldest may go, and only if a newer one is there; it has {', '.join(alike)}"
+            return f"it removes {name}, of {', '.join(alike)}: the newest stays, and segments go in order"
     return "" if op != "truncate" else f"it cuts {name}"
 
 
