@@ -40,10 +40,12 @@ SECTIONS = {  # title -> the modules of highwater.PLACES
 OWN = {  # module that a protocol of one's own imports, beside the names above -> its names
     "model.parts": ("below", "one_more", "reply_lost", "crashed", "pooled", "in_pool", "queued", "in_queue", "top", "with_file",
                     "clients", "store", "all_but", "MANY"),
+    "impl.world": ("list_all",),
     "impl.layout": ("Namespace",),
     "traces.form": ("Keys",),
     "traces.trace": ("Trace", "refiner_without_witnesses", "update_of"),
     "traces.refine": ("STUTTER", "refiner_of"),
+    "traces.calls": ("Answer", "returns", "definite", "indefinite", "with_timeouts"),
     "traces.options": ("Options", "Recorded", "Unfit"),
     "traces.histories.serial": ("Operation", "anomalies"),
     "traces.damage.knowledge": ("Knowledge",),
@@ -55,11 +57,16 @@ OWN = {  # module that a protocol of one's own imports, beside the names above -
     "project": ("use",),
     "dst.scenario": ("BaseShape", "Build", "Draw", "STORES", "counted", "empty_store", "unit_of_pauses_ms",
                      "pause_and_timeout_ms"),
-    "dst.actors": ("Actors", "raise_anomalies"),
+    "dst.actors": ("Actors", "Said", "said_by", "raise_anomalies"),
+    "dst.script": ("Alone", "Script", "LOST", "HANGS", "UNHEARD", "same", "check", "fails_with"),
     "dst.sim.kernel": ("Client",),
     "dst.world.store": ("SimulatedStore",),
     "dst.world.network": ("TIMEOUT_MS",),
     "gate.rows": ("Check", "Found"),
+    "model.proofs.engine.system": ("System", "View", "Scope", "Tables"),
+    "model.proofs.engine.logic": ("And", "Or", "Not", "Implies", "If", "at"),
+    "model.proofs.engine.parts": ("nothing", "zero", "room", "one_more", "larger", "authored", "own", "same"),
+    "model.proofs.engine.inductive": ("prove", "Proof", "Row"),
     "model.proofs.engine": (),
 }
 
@@ -92,8 +99,8 @@ def told(node: ast.stmt) -> Iterator[str]:
     """Yield a line for a function, or for a class and each of its methods that a user calls or overrides."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
         of = node.args
-        names = [*(one.arg for one in of.args if one.arg not in ("self", "cls")),
-                 *(mark + one.arg for mark, one in (("*", of.vararg), ("**", of.kwarg)) if one)]
+        names = [*(one.arg for one in of.args if one.arg not in ("self", "cls")), *([f"*{of.vararg.arg}"] if of.vararg else ()),
+                 *(f"{one.arg}=" for one in of.kwonlyargs), *([f"**{of.kwarg.arg}"] if of.kwarg else ())]
         yield f"- `{node.name}({', '.join(names)})`: {first_paragraph(node)}"
     if isinstance(node, ast.ClassDef) and ast.get_docstring(node):
         yield f"- `{node.name}`: {first_paragraph(node)}"

@@ -1,12 +1,18 @@
-"""Checking the log of a foreign program: requests per second, for a log that has no violation.
+"""Checking the log of a foreign program: requests per second, for a log that has no violation. And a long trace of events.
 
 The log resembles a database's traffic. A writer flushes: each manifest has its boundary check, records in the WAL, and a dozen
 reads of the next manifest and of the boundary. (46 of 939 recorded requests of SlateDB 0.17.0 put a sequenced file.) Now and
-then a collector advances the boundary and deletes. Times are CPU seconds of one core; reading the log is measured apart."""
+then a collector advances the boundary and deletes. Times are CPU seconds of one core; reading the log is measured apart.
+
+A trace of events is checked as it is read. So a long one must be checked at the rate of a short one. A test of
+tests/highwater/test_outside.py bounds the memory for each event."""
 
 import io
+import tempfile
 import time
+from pathlib import Path
 
+from highwater.dst.verdict import Options, beginner, judged
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Run, View
@@ -15,8 +21,11 @@ from highwater.traces.recorded.orders import search
 from highwater.traces.recorded.s3log import EMPTY, Body, Request, read, to_json
 from highwater.traces.recorded.s3store import steps_of
 from highwater.traces.recorded.systems.slatedb import Slatedb
+from highwater.traces.stream import Streamed
 
 FLUSHES, ROUND, LOOKS, LEAST = (1_000, 10_000), 50, 6, 20_000
+SHORT, LONG = 10_000, 100_000  # events
+SLOWER = 2.0  # at most, of the long trace
 MANIFESTS, WAL = Namespace("db", "manifest"), Namespace("db", "wal")
 ABSENT = {"if-none-match": "*"}
 
@@ -58,9 +67,29 @@ def log(flushes: int) -> str:
 
 
 def main() -> bool:
-    """Print the rates, which must not fall with the number of ids. Return True if one misses its target, or if the checker
-    reports a violation."""
-    return any([missed(flushes) for flushes in FLUSHES])
+    """Print the rates, which must not fall with the number of ids or of events. Return True if one misses its target, or if
+    the checker reports a violation."""
+    return any([*(missed(flushes) for flushes in FLUSHES), streamed()])
+
+
+def streamed() -> bool:
+    """Compare the rate of a long trace of events with that of a short one."""
+    from tests.highwater.test_outside import in_file, options_of, reads
+
+    run, events = reads(LONG)
+    with tempfile.TemporaryDirectory() as folder:
+        _, short, long = (rate_of(in_file(Path(folder) / "trace.ndjson", events[:count]), options_of(run))
+                          for count in (SHORT, SHORT, LONG))  # the first one fills the caches
+    print(f"{SHORT:,} events of a stream: {short:,.0f} per second; {LONG:,}: {long:,.0f}, "
+          f"{short / long:.2f} times slower (target: at most {SLOWER})")
+    return short / long > SLOWER
+
+
+def rate_of(file: Path, options: Options) -> float:
+    """Return the events that are checked in a CPU second."""
+    events, began_s = Streamed(file), time.process_time()
+    assert judged(events, beginner(events.firsts(), options)(), options) is None
+    return len(events) / (time.process_time() - began_s)
 
 
 def missed(flushes: int) -> bool:

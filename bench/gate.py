@@ -29,8 +29,9 @@ def main() -> int:
         package, cache = Path(folder) / "highwater", Path(folder) / "cache"
         shutil.copytree(ROOT / "highwater", package, ignore=shutil.ignore_patterns("__pycache__"))
         cache.mkdir()
-        for built in build_module().cache().glob("fizzbee-*"):
-            (cache / built.name).symlink_to(built)
+        for built in build_module().cache().iterdir():
+            if built.name.startswith(("fizzbee-", "s3-", "jdk-")):  # what `make prepare` has made
+                (cache / built.name).symlink_to(built)
         for name, most_s in MOST_S.items():
             if name == "after an edit":
                 with (package / EDITED).open("a") as file:

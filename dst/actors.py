@@ -8,7 +8,7 @@ This module also holds the loops of writers, readers and collectors that several
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from highwater.dst.scenario import Scenario
 from highwater.dst.sim.kernel import Client, Kernel
@@ -19,10 +19,11 @@ from highwater.dst.world.network import offset_ms
 from highwater.dst.world.store import NEW, ClientStore, SimulatedStore
 from highwater.dst.world.tampering import DAMAGED
 from highwater.impl.errors import Definite, Indefinite, StoreError, TimedOut
-from highwater.impl.world import World
+from highwater.impl.world import Clock, World
 from highwater.traces.calls import DEFINITE, INDEFINITE, RETURNED, Calls
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import Operation
+from highwater.traces.nodes import ASKS
 from highwater.traces.refine import Failure
 
 Result = TypeVar("Result")
@@ -37,6 +38,13 @@ class QuietMetrics:
 
     def warn(self, message: str) -> None:
         pass
+
+
+class HasClock(Protocol):
+    """The world of a client or of a node."""
+
+    @property
+    def clock(self) -> Clock: ...
 
 
 STORE, METRICS = ClientStore(), QuietMetrics()  # without state
@@ -117,10 +125,18 @@ class Actors:
         self.kernel.start(client, self.scenario.work[role](self, client, world, int(number)))
 
     def tell(self, client: Client, op: str, body: bytes, key: str = "", keys: tuple[str, ...] = ()) -> None:
-        """Record the response that a client's caller receives now. `keys`: what the call returned or raised."""
+        """Record the response that a client's caller receives now. `body`: what is reported, in bytes; `keys`: what the call
+        returned or raised. Raises TypeError for a body of another type."""
+        if not isinstance(body, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"tell: the body is {body!r}, a {type(body).__name__}: give bytes, such as {str(body)!r}.encode()")
         event = NEW(Event, (self.kernel.now_ms, 0, client.name, "told", op, key, "", 0, "", body, keys, False, True, False))
         self.told.append(event)
         self.tell_trace(event)
+
+    def ask(self, client: Client, call: str, body: bytes = b"") -> None:
+        """Record that a client on a node's machine begins a call. `body`: the content that its response is judged by."""
+        self.tell_trace(NEW(Event, (self.kernel.now_ms, 0, client.name, "step", ASKS, "", "", 0, "", body, (call,), False, True,
+                                    False)))
 
     def begin(self, client: Client, update: str = "") -> None:
         """Record that a client's caller requests the update of this name, or a read. Without an `end` its outcome is
@@ -188,7 +204,7 @@ class Actors:
             self.tell(client, "initialised", b"")
             return
 
-    async def pause(self, client: Client, world: World) -> None:
+    async def pause(self, client: Client, world: HasClock) -> None:
         """Wait between two operations, for at most the shape's `pause_ms`."""
         if self.shape.pause_ms > 1:
             await world.clock.sleep_ms(1 + self.choose(f"{client.name}.pause", self.shape.pause_ms))
@@ -225,29 +241,40 @@ class Actors:
             raise said.error
         self.tell(client, said.told, b"", keys=said.keys)
 
-    async def read_one_by_one(self, client: Client, world: World, read: Callable[[], Awaitable[Said]],
+    async def read_one_by_one(self, client: Client, world: World, read: Callable[[], Awaitable[Any]],
                               seen_in: Callable[[Any], tuple[str, ...]]) -> None:
-        """Read repeatedly, and report the names of the updates that each read sees to the reader's caller. `seen_in` finds them
-        in the result."""
+        """Read repeatedly, and report the names of the updates that each read sees to the reader's caller. `read` returns a
+        `Said`, or the result itself, and `seen_in` finds the names in the result. A definite error that `read` raises is not
+        reported. An indefinite one is raised, so the run fails, but TimedOut ends only this read."""
         while self.left[client.name]:
             self.left[client.name] -= 1
             await self.pause(client, world)
             self.begin(client)
-            said = await read()
+            try:
+                result = await read()
+            except (Definite, TimedOut):
+                continue
+            said = result if isinstance(result, Said) else Said("read", (), result)
             if said.told != "read":
                 self.not_read(client, said)
                 continue
             seen = () if self.shape.broken == DAMAGED else seen_in(said.value)
             self.end(client, "read", said.key, " ".join(seen).encode(), seen, said.keys)
 
-    async def collect_in_rounds(self, client: Client, wait: Callable[[], Awaitable], collect: Callable[[], Awaitable[Said]]
+    async def collect_in_rounds(self, client: Client, wait: Callable[[], Awaitable], collect: Callable[[], Awaitable[Any]]
                                 ) -> None:
-        """Collect garbage repeatedly. A round that fails is over, and the next one starts from the beginning."""
+        """Call `wait` and then `collect`, once for each round that is left. A `Said` that `collect` returns is reported to the
+        collector's caller; any other result is not. A Definite or Indefinite error ends the round, and is not reported. Any
+        other exception is raised, so the run fails."""
         while self.left[client.name]:
             self.left[client.name] -= 1
             await wait()
-            said = await collect()
-            self.tell(client, said.told, b"", keys=said.keys)
+            try:
+                said = await collect()
+            except (Definite, Indefinite):
+                continue
+            if isinstance(said, Said):
+                self.tell(client, said.told, b"", keys=said.keys)
 
     # --- when the faults have stopped
 

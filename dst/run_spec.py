@@ -16,6 +16,7 @@ from highwater.dst.world.node_faults import HARDWARE, AnyWeights
 from highwater.dst.world.profiles import PROFILES
 from highwater.dst.world.sdk import IN_SIMULATION
 from highwater.dst.zoo import build_of
+from highwater.messages import meant
 
 TEXTS: Mapping[str, Iterable[str]] = MappingProxyType({"store": PROFILES, "hardware": HARDWARE})  # field -> its values
 
@@ -29,6 +30,7 @@ class Run(NamedTuple):
     strategy: str = "portfolio"  # portfolio: one strategy is drawn
     shape: BaseShape | None = None  # None: drawn
     weights: AnyWeights | None = None  # of faults; None: drawn
+    by_model: bool = True  # False: judged to its end by the callers' history alone
 
     def command(self) -> str:
         """Return the command that repeats this run, if its shape and weights are drawn."""
@@ -38,7 +40,8 @@ class Run(NamedTuple):
 def fields_of(run: Run) -> dict[str, Any]:
     """Name the fields of a run in the order of a bundle's files, for JSON."""
     return {"scenario": run.scenario, "seed": run.seed, "mutant": run.mutant, "strategy": run.strategy,
-            "shape": run.shape and run.shape._asdict(), "weights": run.weights and run.weights._asdict()}
+            "shape": run.shape and run.shape._asdict(), "weights": run.weights and run.weights._asdict(),
+            **({} if run.by_model else {"by_model": False})}
 
 
 def run_of(fields: dict[str, Any]) -> Run:
@@ -62,7 +65,8 @@ class RunSpec(NamedTuple):
         """Resolve the run of a seed. Raises LookupError for unknown names, ValueError for bad values."""
         build_of(self.mutant, self.scenario)
         if self.profile and self.profile not in PROFILES:
-            raise LookupError(f"there is no profile {self.profile!r}; there are {', '.join(PROFILES)}")
+            raise LookupError(f"there is no profile {self.profile!r}{meant(self.profile, PROFILES)}; there are "
+                              f"{', '.join(PROFILES)}")
         strategy = strategy_of(self.strategy)
         return Run(seed, self.scenario, self.mutant, strategy, shape_at(seed, self), weights_of(self.faults, self.scenario))
 
@@ -85,7 +89,8 @@ def protocol_words(scenario: str) -> str:
 def strategy_of(name: str) -> str:
     """Return the name if it is a strategy's. Raises LookupError."""
     if name != "portfolio" and name not in STRATEGIES:
-        raise LookupError(f"there is no strategy {name!r}; there are portfolio, {', '.join(STRATEGIES)}")
+        raise LookupError(f"there is no strategy {name!r}{meant(name, ['portfolio', *STRATEGIES])}; there are portfolio, "
+                          f"{', '.join(STRATEGIES)}")
     return name
 
 
@@ -143,7 +148,8 @@ def settings_in(usual: Any, settings: tuple[str, ...], most: Mapping[str, int] =
     for setting in settings:
         name, _, text = setting.partition("=")
         if name not in usual._asdict():
-            raise ValueError(f"{setting}: there is no {name!r}; there are {', '.join(usual._asdict())}")
+            raise ValueError(f"{setting}: there is no {name!r}{meant(name, usual._asdict())}; there are "
+                             f"{', '.join(usual._asdict())}")
         number = text.isascii() and text.isdigit()
         like = type(getattr(usual, name))
         values[name] = text in ("1", "True", "true") if like is bool else int(text) if number and like is int else text
@@ -159,8 +165,8 @@ def record(usual: Any, saved: dict[str, Any] | None, at_most: Mapping[str, int] 
         like = getattr(usual, name, None)
         most = at_most.get(name, 1 << 40)
         least = 1 if name in ("page_size", "min_age_ms", "think_ms", "chaos") else 0
-        if type(value) is not type(like) or (type(value) is int and not least <= value <= most) or (
-                name in TEXTS and value not in TEXTS[name]):
+        if type(value) is not type(like) or (name in TEXTS and value not in TEXTS[name]) or (
+                type(value) is int and not least <= value <= most):
             texts = ", ".join(TEXTS.get(name, ("a text",)))
             may = {bool: "0 or 1", int: f"{least} to {most:,}"}.get(type(like), texts)
             raise ValueError(f"{name} is {value!r}, and may be {may}")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, cast
 
 from highwater.dst.script import Script
 from highwater.dst.sim.kernel import Client
@@ -18,6 +18,7 @@ from highwater.dst.world.node_faults import HARDWARE, AnyWeights, Hardware, Node
 from highwater.dst.world.profiles import Profile
 from highwater.dst.world.store import SimulatedStore, profile_of
 from highwater.dst.world.tampering import DAMAGE, Breach
+from highwater.messages import meant
 from highwater.traces.event import Event
 from highwater.traces.store import Rules, Store
 
@@ -82,8 +83,9 @@ class BaseShape:
 
     def _asdict(self) -> dict[str, Any]:
         """Return field -> value: first the fields that the scenario declares, then the others."""
-        declared = dict.fromkeys((*type(self).__annotations__, *(field.name for field in fields(self))))
-        return {name: getattr(self, name) for name in declared}
+        names = [field.name for field in fields(self)]  # a ClassVar has an annotation, too, and is no field
+        first = [name for name in type(self).__annotations__ if name in names]
+        return {name: getattr(self, name) for name in dict.fromkeys((*first, *names))}
 
 
 def unit_of_pauses_ms(shape: Any) -> int:
@@ -223,14 +225,20 @@ REQUESTS = ("create", "update", "cache", "list")  # in `needs`
 
 def contradiction(of: Scenario) -> str:
     """Return which parts of a scenario do not fit together, and what to write; "" if all do."""
+    if not isinstance(of.shape, type):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return f"shape is {of.shape!r}: write the class"
+    for part in ("draw_shape", "length", "production", "trace_of", "final_check"):
+        if not callable(getattr(of, part)):
+            return f"{part} is {getattr(of, part)!r}: write a function"
     known, drawn = [field.name for field in fields(of.shape)], {}
     for part, names in (("roles", [name for pair in of.roles.values() for name in pair]), ("most", of.most)):
         if strange := [name for name in names if name not in known]:
-            return f"{part} names {strange[0]!r}, which is no field of {of.shape.__name__}: {', '.join(known)}"
+            return (f"{part} names {strange[0]!r}{meant(strange[0], known)}, which is no field of {of.shape.__name__}: "
+                    f"{', '.join(known)}")
     if of.work.keys() != of.roles.keys():
         return f"work is of {', '.join(of.work)}, and roles of {', '.join(of.roles)}: name the same roles"
     if strange := [role for role in of.optional if role not in of.roles]:
-        return f"optional names {strange[0]!r}, which is none of the roles {', '.join(of.roles)}"
+        return f"optional names {strange[0]!r}{meant(strange[0], of.roles)}, which is none of the roles {', '.join(of.roles)}"
     for turn in of.audit:
         if isinstance(turn, str) or any(client.partition("#")[0] not in of.roles for client in turn):
             such = f'(("{next(iter(of.roles))}#0",),)'
@@ -238,23 +246,30 @@ def contradiction(of: Scenario) -> str:
     if isinstance(of.told, str) or not of.told:
         return f"told is {of.told!r}: write a tuple of the words that callers are told"
     if strange := [request for request in of.needs or () if request not in REQUESTS]:
-        return f"needs names {strange[0]!r}, which is none of {', '.join(REQUESTS)}"
+        return f"needs names {strange[0]!r}{meant(strange[0], REQUESTS)}, which is none of {', '.join(REQUESTS)}"
 
     def draw(field: str, *values: Value) -> Value:
         drawn[field] = values
         return values[0]
 
-    of.draw_shape(draw)
+    shape = of.draw_shape(draw)
+    if not isinstance(shape, of.shape):
+        return f"draw_shape returns {shape!r}, and not a {of.shape.__name__}: is a `return` missing?"
+    for field, default in of.shape()._asdict().items():
+        if strange := [value for value in drawn.get(field, ()) if isinstance(value, str) != isinstance(default, str)]:
+            return f"draw_shape draws {strange[0]!r} for {field}, whose default is {default!r}"
     beyond = [name for name, most in of.most.items() if any(value > most for value in drawn.get(name, ()))]
     if beyond:
         return f"draw_shape draws {beyond[0]} up to {max(drawn[beyond[0]])}, and most has {of.most[beyond[0]]}: raise most"
     largest = of.shape()._replace(**of.most)
     trace = of.trace_of(largest)
+    if isinstance(getattr(trace, "namespace", None), str):
+        return f"the trace of trace_of has the keys {trace.namespace!r}: write Keys(PREFIX, ..) of highwater.traces.form"
     for role, (number, _) in of.roles.items():
         last = f"{role}#{max(getattr(largest, number), 1) - 1}"
         if last not in trace.refiner.index and not (trace.collector and role.startswith(trace.collector)):
             return f"the model of trace_of has no client {last}, only {', '.join(filter(None, trace.refiner.index))}"
-    return ""
+    return trace.refiner.malformed_property()
 
 
 def contradiction_of_mutants(of: Mutants) -> str:
@@ -263,6 +278,9 @@ def contradiction_of_mutants(of: Mutants) -> str:
         return f"oracles has no {lacking[0]!r}: write (prefixes by the model, prefixes by harm), each a tuple, perhaps empty"
     if strange := [name for name in of.oracles if name not in of.builds]:
         return f"oracles has {strange[0]!r}, and builds has not"
+    for name, build in cast("Mapping[str, Any]", of.builds).items():
+        if not (isinstance(build, tuple) and len(build) == 2 and callable(build[1])):
+            return f"{name!r} is {build!r}: write (its bug, what makes a client)"
     for name, prefixes in of.oracles.items():
         if len(prefixes) != 2 or any(isinstance(part, str) for part in prefixes):
             return f"the oracle of {name!r} is {prefixes!r}: write two tuples of prefixes, such as ((\"refinement:put\",), ())"

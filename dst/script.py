@@ -7,6 +7,8 @@ scripts does. The scripts of a scenario run once in a process, because nothing i
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import cache
+from pathlib import Path
+from traceback import walk_tb
 from types import coroutine
 from typing import Any, NamedTuple
 
@@ -235,6 +237,13 @@ def fails_with(error: type[Exception], call: Callable[[], Any]) -> None:
         raise wrong(f"{value!r} is returned, and {error.__name__} should be raised")
 
 
+def line_of(error: Exception, script: Script) -> str:
+    """Return, in brackets, the innermost line of a script's file that raised an error."""
+    file = script.__code__.co_filename
+    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
+    return f" ({'/'.join(Path(file).parts[-2:])}:{lines[-1]})" if lines else ""
+
+
 @cache
 def failed(scripts: tuple[Script, ...]) -> Failure | None:
     """Run scripts; return how the first of them that fails does."""
@@ -244,9 +253,9 @@ def failed(scripts: tuple[Script, ...]) -> Failure | None:
         except StopIteration:
             continue
         except Failure as failure:
-            what = str(failure)
+            what = f"{failure}{line_of(failure, script)}"
         except Exception as error:
-            what = f"{type(error).__name__}: {error}"
+            what = f"{type(error).__name__}: {error}{line_of(error, script)}"
         else:
             what = "it waits for something that never comes"
         return Failure("safety", f"script:{script.__name__}", f"the script {script.__name__} of "

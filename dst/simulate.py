@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from highwater import messages
 from highwater.dst import script
 from highwater.dst.actors import Actors
 from highwater.dst.run_spec import Run, among
@@ -42,7 +43,7 @@ class Outcome(NamedTuple):
     """The result of one simulated run, with its verdict."""
 
     seed: int
-    kind: str  # "" if the run succeeded; refinement, safety, liveness, nondeterminism; an exception is "safety"
+    kind: str  # "" if the run succeeded; refinement, safety (also an exception of the implementation), liveness, harness, ...
     signature: str  # short and stable: the kind of failure, and its place
     message: str
     digest: str  # of the trace: 128 bits in hex
@@ -52,10 +53,11 @@ class Outcome(NamedTuple):
     virtual_ms: int
     events: list[Event]
     tape: list[Choice]
-    failure: Exception | None  # None: all is well
+    failure: BaseException | None  # None: all is well
     scenario: str = DEFAULT
     weights: AnyWeights = NONE  # of the faults
     steps: int = 0  # events of the kernel
+    by_model: bool = True  # False: judged by the callers' history alone
 
 
 def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = None, by_model: bool = True,
@@ -65,10 +67,10 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     drawn.
 
     `build` makes other clients. `tape` is replayed strictly. `chooser` replaces seed and tape, and gets the events so far in
-    its `events`; dst/sim/choose.py has a lenient one. Without `by_model` only the callers' history is judged, that is, harm and
-    not refinement. `watch(ms, what, client, request number)` receives what a trace does not show. `trace_of` replaces the
-    judge. `delay_ms(op)` gives the duration of requests with the strategy "times"."""
-    of, seed = named(run.scenario), run.seed
+    its `events`; dst/sim/choose.py has a lenient one. Without `by_model`, the argument's or the run's, only the callers'
+    history is judged, that is, harm and not refinement. `watch(ms, what, client, request number)` receives what a trace does
+    not show. `trace_of` replaces the judge. `delay_ms(op)` gives the duration of requests with the strategy "times"."""
+    of, seed, by_model = named(run.scenario), run.seed, by_model and run.by_model
     chooser = chooser or (Chooser(seed) if tape is None else Strict(seed, tape))
     workload, fault, decide = chooser.stream("workload"), chooser.stream("fault"), chooser.decider()
     shape = run.shape or shape_of(of, seed, among(workload), chooser.stream("rare"))
@@ -116,9 +118,12 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
         failure, kind, signature = error, "nondeterminism", "nondeterminism:tape"
     except MemoryError:
         raise  # caused by this process, not by the implementation
-    except Exception as error:  # the implementation must not raise it
-        failure, kind, signature = error, "safety", f"exception:{type(error).__name__}"
-        error.args = (f"{error} ({place_of(error)})",)
+    except (Exception, SystemExit) as error:  # the implementation must not raise it, and the scenario neither
+        place, failure = messages.place(error), error
+        judge = place is not None and place.part in messages.JUDGES and messages.part_of(type(error).__module__) != "impl"
+        kind, signature = ("harness", "harness:") if judge else ("safety", "exception:")
+        signature += type(error).__name__
+        error.args = (f"{error} ({place if judge else place_of(error)})",)
     kernel.close()
     if kind != "nondeterminism":
         try:
@@ -129,7 +134,7 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
         failure.__traceback__ = None  # a traceback refers to this frame, which refers to the failure
     requests = network.requests + (actors.machines.operations if actors.machines else 0)
     return Outcome(seed, kind, signature, str(failure or ""), digest(events), shape, name, requests, kernel.now_ms,
-                   events, chooser.tape, failure, run.scenario, weights, kernel.steps)
+                   events, chooser.tape, failure, run.scenario, weights, kernel.steps, by_model)
 
 
 def drawn_of(of: Scenario, shape: BaseShape, fault: Choose) -> AnyWeights:

@@ -21,8 +21,10 @@ from highwater.traces.options import Options, Recorded, StrangeClient, Unfit, op
 from highwater.traces.recorded import logs
 from highwater.traces.refine import Failure
 from highwater.traces.store import ANY, Store
+from highwater.traces.stream import ByClient, Streamed
 
 USUAL = Options()
+OFTEN = 1_024  # events after which a judge looks at the size of its tables
 
 
 def stem_of(options: Options) -> str:
@@ -65,14 +67,24 @@ def options_of(text: str, usual: Options) -> Options:
 
 # --- one trace
 
-def judged(events: list[Event], trace: Any, options: Options) -> Failure | None:
-    """Return why the model cannot produce these events; None if it can. Raises Unfit if they are of another protocol."""
+def judged(events: list[Event] | Streamed, trace: Any, options: Options) -> Failure | None:
+    """Return why the model cannot produce these events; None if it can. Raises Unfit if they are of another protocol.
+
+    Of the events of a file (traces/stream.py) the trace keeps only what a judge may still ask for. Its memory grows with the
+    state of the store and of the model, and by 16 bytes an event. Raises ValueError for a line that is no event."""
+    rest = iter(events)
+    if isinstance(events, Streamed):
+        trace.events, trace.by_client, rest = events, ByClient(events), events.read()
     try:
-        for event in events:
+        for number, event in enumerate(rest, 1):
             trace.observe(event)
+            if not number % OFTEN:
+                trace.trim()
     except Failure as failure:
-        others = [stem for stem in fitting(events) if stem != stem_of(options)] if not logs.named(stem_of(options)) else []
-        if others and not fits(stem_of(options), events):
+        for _ in rest:
+            pass  # a file with a line that is no event has no verdict
+        others = fitting(events) if not logs.named(stem_of(options)) else []
+        if others and stem_of(options) not in others:
             raise Unfit(f"{failure.message}; {of_others(others)}") from None
         return failure
     return None
@@ -88,7 +100,8 @@ def recorded_of(stem: str) -> Recorded:
 def beginner(events: list[Event], options: Options, shared: bool = False) -> Callable[[], Any]:
     """Return a function that makes a Trace for the clients of these events. Raises Unfit.
 
-    `shared`: with room for more clients, so that many traces share results computed from the model."""
+    `events`: one of each client is enough. `shared`: with room for more clients, so that many traces share results computed
+    from the model."""
     try:
         of = recorded_of(stem_of(options))
     except LookupError as error:
@@ -154,20 +167,25 @@ def of_others(protocols: list[str]) -> str:
             f"{' or '.join(f'--protocol {name}' for name in protocols)}, with --shape if `dst run -o` printed one")
 
 
-def fitting(events: list[Event]) -> list[str]:
-    """Return the protocols that fit a trace's clients, keys and kinds of response."""
+def fitting(events: list[Event] | Streamed) -> list[str]:
+    """Return the protocols that fit a trace's clients, keys and kinds of response, up to its end."""
+    if isinstance(events, Streamed):
+        return [stem for stem in stems() if fits(stem, events.whole())]
     return [stem for stem in stems() if fits(stem, events)]
 
 
-def fits(protocol: str, events: list[Event]) -> bool:
+def fits(protocol: str, events: Iterable[Event]) -> bool:
     of = named(protocol)
     usual = of.shape()
     flags = [name for name, value in usual._asdict().items() if isinstance(value, bool)]  # keys may depend on a flag
     spaces = [of.trace_of(shape).namespace for shape in (usual, *(usual._replace(**{name: not getattr(usual, name)})
                                                                   for name in flags))]
-    asked, told = ([e for e in events if (e.kind == "told") == is_told] for is_told in (False, True))
-    return (all(e.client.partition("#")[0] in of.roles for e in events) and all(e.op in of.told for e in told)
-            and any(all(is_of(space, e) for e in asked) for space in spaces))
+    for e in events:
+        if e.client.partition("#")[0] not in of.roles or (e.kind == "told" and e.op not in of.told):
+            return False
+        if e.kind != "told" and not (spaces := [space for space in spaces if is_of(space, e)]):
+            return False
+    return True
 
 
 def is_of(space: Any, e: Event) -> bool:

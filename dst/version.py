@@ -6,8 +6,8 @@ from pathlib import Path
 from highwater import project
 
 ROOT = Path(__file__).parent.parent  # the package highwater
-CODE = ("project.py", "model/*.py", "model/protocols/*.py", "model/explore/**/*.py", "impl/**/*.py", "traces/**/*.py",
-        "dst/**/*.py")  # what determines a run, beside its choices
+CODE = ("messages.py", "outside.py", "pages.py", "project.py", "model/*.py", "model/protocols/*.py", "model/explore/**/*.py",
+        "impl/**/*.py", "traces/**/*.py", "dst/**/*.py")  # what determines a run, beside its choices
 
 
 def code_version() -> str:

@@ -6,6 +6,7 @@ The simulation must find each mutant within its budget, and by the expected orac
 from highwater.dst.mutants.catalogue import CATALOGUE
 from highwater.dst.scenario import Build
 from highwater.dst.scenarios import DEFAULT, mutants_of, named
+from highwater.messages import meant
 
 
 def build_of(mutant: str | None, scenario: str = DEFAULT) -> Build:
@@ -14,7 +15,8 @@ def build_of(mutant: str | None, scenario: str = DEFAULT) -> Build:
         return named(scenario).production
     mutants = mutants_of(scenario).builds
     if mutant not in mutants:
-        raise LookupError(f"there is no mutant {mutant!r} of {scenario}; there are: {', '.join(mutants)}")
+        raise LookupError(f"there is no mutant {mutant!r} of {scenario}{meant(mutant, mutants)}; there are: "
+                          f"{', '.join(mutants)}")
     return mutants[mutant][1]
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from highwater.traces.refine import Failure, Match, Refiner
     from highwater.traces.trace import Trace
 
-__version__ = "0.1.0"  # as in pyproject.toml
+__version__ = "0.2.0"  # the one place: pyproject.toml and `highwater --version` read it
 
 PLACES = {  # module -> its public names; as imported above, which is for type checkers and editors
     "model.core": ("Model", "Process", "State", "Step", "Exploration", "Bounds", "init", "moves"),

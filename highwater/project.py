@@ -8,14 +8,15 @@ A project is a folder with `highwater.toml`, which names its protocols and their
 The package has a module for each part: `model.py`, `impl.py`, `scenario.py` and so on (`PARTS`), and perhaps `spec.fizz` and
 `spec.toml`. An installed package names its protocols as entry points of the group `highwater.protocols`.
 
-`--project DIR` sets the environment variable HIGHWATER_PROJECT, so that child processes find the same project. The folder goes
-to the end of `sys.path`: nothing in it can replace a module of Python or of a library.
+`--project DIR` sets the environment variable HIGHWATER_PROJECT, so that child processes find the same project. Without the
+option and the variable, a command that uses a project takes the one in the working folder, or in a folder above it (`search`).
+An empty variable means no project. The folder goes to the end of `sys.path`: nothing in it can replace a module of Python or of
+a library.
 """
 
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -28,6 +29,8 @@ from shlex import quote
 from traceback import extract_tb
 from types import ModuleType
 from typing import Any, NamedTuple
+
+from highwater.outside import document_of, toml_of
 
 PACKAGE = Path(__file__).parent  # highwater
 VARIABLE = "HIGHWATER_PROJECT"
@@ -43,9 +46,10 @@ class Part(NamedTuple):
     verbs: str  # that need it
 
 
+PROOF = ("m", "SAFEGUARDS", "SAFEGUARDS_OFF", "SYSTEMS", "INSTANCES", "WALKED", "WALKS", "STEPS", "prove", "system", "scope")
 PARTS = {  # name of a user's module -> what it is
     "model": Part("model.protocols", ("Constants", "model"), "every verb but `dst lint`"),
-    "proof": Part("model.proofs", ("SAFEGUARDS", "SYSTEMS", "INSTANCES", "prove", "system", "scope", "m"), "`model prove`"),
+    "proof": Part("model.proofs", PROOF, "`model prove`"),
     "refinement": Part("model.refinements", ("ONTO", "refinement"), "`model refine`"),
     "inheritance": Part(
         "model.proofs.refinements",
@@ -74,6 +78,8 @@ class Project(NamedTuple):
 # --- which project
 
 given = ""  # the folder as the user wrote it; "": as in the environment
+searched: Path | None = None  # where `current` looks for a project if none is given; None: it does not look
+noticed = False  # the project was found there, and not given
 STAND_IN = "PROJECT"  # for the folder, in files that name no path
 named: str | None = None  # how commands name the folder: as the user wrote it; "": by its whole path; else by this word
 
@@ -90,19 +96,65 @@ def use(folder: str) -> None:
     os.environ[VARIABLE], given = str(path), folder
 
 
+def search(folder: Path | None) -> None:
+    """Let `current` take the project in this folder or above it, unless one is given. None: do not look for one."""
+    global searched
+    searched = folder
+
+
+def leave() -> None:
+    """Take no project, in this process and its children. Nothing of one that was noticed was imported yet."""
+    global noticed
+    if os.environ.get(VARIABLE) in sys.path:
+        sys.path.remove(os.environ[VARIABLE])
+        opened.cache_clear()
+    os.environ[VARIABLE], noticed = "", False
+
+
+def leave_for(stem: str) -> None:
+    """Leave a project that was noticed, not given, for a protocol of highwater's or of an installed package. Its code is not
+    part of that protocol's runs."""
+    if (project := current()) and noticed and stem not in project.packages and (stem in our_stems() or stem in installed()):
+        leave()
+
+
+def enclosing(start: Path) -> Path | None:
+    """Return the folder of the project that encloses a folder, or is it. The search ends at the first folder with `.git`, and
+    above `start` it takes no file or link of another owner, because a command runs the project's code. A `highwater.toml` that
+    is no file is found, too: `current` refuses it."""
+    for folder in (start, *start.parents):
+        file = folder / FILE
+        if os.path.lexists(file) and (folder == start or file.lstat().st_uid == start.stat().st_uid):
+            return folder
+        if os.path.exists(folder / ".git"):
+            break
+    return None
+
+
+def notice(folder: Path) -> None:
+    """Take a project that was found."""
+    global noticed
+    os.environ[VARIABLE], noticed = str(folder), True
+
+
 def current() -> Project | None:
     """Return the project of this process, if there is one. Raises ProjectError."""
+    if searched and VARIABLE not in os.environ and (found := enclosing(searched)):
+        notice(found)
     folder = os.environ.get(VARIABLE)
     try:
         return opened(folder) if folder else None
     except ProjectError as error:
-        raise ProjectError(f"{VARIABLE}={folder}: {error}") from None
+        raise ProjectError(f"{error}; --no-project takes no project" if noticed else f"{VARIABLE}={folder}: {error}") from None
 
 
 def words() -> list[str]:
-    """Return the option that selects the project, as the user typed it; [] without a project. `elsewhere` changes it."""
+    """Return the option that selects the project, as the user typed it; [] if none is needed in the working folder.
+    `elsewhere` changes it."""
     folder = os.environ.get(VARIABLE)
-    return ["--project", quote((given if named is None else named) or folder)] if folder else []
+    if not folder or (noticed and named is None):
+        return []
+    return ["--project", quote((given if named is None else named) or folder)]
 
 
 @contextmanager
@@ -124,7 +176,8 @@ def option() -> str:
 
 def environment() -> dict[str, str]:
     """Return what a process with an environment of its own needs in order to find the project."""
-    return {VARIABLE: os.environ[VARIABLE]} if os.environ.get(VARIABLE) else {}
+    current()  # which notices it
+    return {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
 
 
 @cache
@@ -142,10 +195,12 @@ def read(folder: Path) -> Project:
     file = folder / FILE
     if not folder.is_dir():
         raise ProjectError(f"{folder} is no folder: give a folder with {FILE}; `highwater new` makes one")
+    if os.path.lexists(file) and not file.is_file():
+        raise ProjectError(f"{file} is not a regular file: replace it with a file")
     if not file.is_file():
         raise ProjectError(f"{folder} is no project: it has no {FILE}; `highwater new` makes one")
     try:
-        found = tomllib.loads(file.read_text())
+        found = toml_of(document_of(file))
     except (OSError, ValueError) as error:
         raise ProjectError(f"{file}: {error}") from None
     packages = found.get("protocols")
@@ -266,7 +321,7 @@ def module(part: str, stem: str) -> str:
 
 
 def has(part: str, stem: str) -> bool:
-    return stem.isidentifier() and file_of(part, stem).is_file()
+    return stem.isidentifier() and os.path.isfile(file_of(part, stem))  # False for a name that no file can have
 
 
 def spec(name: str, suffix: str) -> Path:
@@ -277,7 +332,7 @@ def spec(name: str, suffix: str) -> Path:
 def settings() -> dict[str, Any]:
     """Return the content of the project's highwater.toml; {} without a project."""
     project = current()
-    return tomllib.loads((project.folder / FILE).read_text()) if project else {}
+    return toml_of(document_of(project.folder / FILE)) if project else {}
 
 
 def tables() -> list[tuple[str, Path]]:
@@ -313,12 +368,17 @@ def root_of(stem: str) -> Path:
     return folder_of(stem).parents[users()[stem].count(".")]
 
 
+def type_and_message(error: BaseException) -> str:
+    """Return an exception's type and message in one line; the type alone if it has no message."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+
+
 def raised(error: BaseException) -> str:
     """Describe an exception in one line: its type, its message, and the file and line that raised it."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
     frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen ")]
-    return f"{type(error).__name__}: {' '.join(str(error).split())}" + (
+    return type_and_message(error) + (
         f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else "")
 
 

@@ -16,6 +16,7 @@ the faster ways, model/explore/tabulated.py and model/explore/wide.py, must equa
 
 import resource
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 Shared = Any
@@ -134,10 +135,17 @@ def properties_of(model: Model) -> dict[str, Property]:
 
 
 def malformed_property(model: Model) -> str:
-    """Return why a property is none: it must be a role, or None, and a function. Returns "" if all are well formed."""
+    """Return why a property is none: it must be a role, or None, and a function with a value. Returns "" if all are well
+    formed."""
+    for kind in ("always", "sometimes", "eventually"):
+        if not isinstance(getattr(model, kind), Mapping):
+            return f"{kind} is {getattr(model, kind)!r}; write a dictionary, name -> (role or None, function)"
     for name, prop in cast("Mapping[str, Any]", properties_of(model)).items():
         if not (isinstance(prop, tuple) and len(prop) == 2 and isinstance(prop[0], str | None) and callable(prop[1])):
             return f"the property {name} is {prop!r}; write (None, f(c, shared)), or (role, f(c, shared, local)) of each client"
+        with suppress(Exception):  # which is reported with its line when the model is explored
+            if None in cast("Iterator[Any]", verdicts(model, init(model), prop)):
+                return f"the property {name} returns None: is a `return` missing?"
     return ""
 
 

@@ -1,14 +1,18 @@
 """Read the table of runs of each spec: NAME.toml holds the rows of NAME.fizz. Rows are checked as they are read."""
 
-import tomllib
 from collections.abc import Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from highwater import project
+from highwater.outside import document_of, toml_of
 
 FOLDER = Path(__file__).parent
 HOW, EXPECT = ("graph", "check", "guided", "live"), ("PASSED", "FAILED")
+KINDS = {  # what the file has for a field of a row
+    "states": (int, "a whole number"), "never": (list, "a list of names"), "silent": (list, "a list of actions"),
+    "constants": (dict, "a table, { NAME = value }"), "deep": (dict, "a table"),
+    **dict.fromkeys(("id", "violates", "eventually"), (str, "a text"))}
 
 
 class Row(NamedTuple):
@@ -65,18 +69,21 @@ def rows_of(path: Path, taken: Set[str] = frozenset(), spec: str = "") -> list[R
     ValueError."""
     found: list[Row] = []
     try:
-        entries = tomllib.loads(path.read_text())["run"]
+        entries = toml_of(document_of(path))["run"]
     except ValueError as error:
         raise ValueError(f"{path.name}: {error}") from None
     except KeyError:
         raise ValueError(f"{path.name}: there is no [[run]]") from None
     for number, entry in enumerate(entries, 1):
-        entry |= {name: tuple(entry.get(name, ())) for name in ("never", "silent")}
         where = f"{path.name}: run {number} ({entry.get('id', 'without id')})"
         if lacking := [name for name in ("id", "how", "expect") if name not in entry]:
             raise ValueError(f"{where} lacks {lacking[0]!r}: write id, how and expect")
         if strange := [name for name in entry if name not in Row._fields]:
             raise ValueError(f"{where} has {strange[0]!r}, which is no field of a row: {', '.join(Row._fields)}")
+        for name, (kind, noun) in KINDS.items():
+            if name in entry and type(entry[name]) is not kind:
+                raise ValueError(f"{where}: {name} is {entry[name]!r}, and must be {noun}")
+        entry |= {name: tuple(entry.get(name, ())) for name in ("never", "silent")}
         row = Row(**{**entry, "spec": spec or path.stem})
         if row.how not in HOW or row.expect not in EXPECT:
             raise ValueError(f"{where}: how is {row.how!r}, one of {', '.join(HOW)}; "
@@ -97,6 +104,6 @@ def rows_of(path: Path, taken: Set[str] = frozenset(), spec: str = "") -> list[R
 
 def silent(spec: str, constants: dict[str, object]) -> set[str]:
     """Return the actions, such as "Writer.Crash", that are declared not to fire if the constants have these values."""
-    said = tomllib.loads(project.spec(spec, ".toml").read_text()).get("silent", ())
+    said = toml_of(document_of(project.spec(spec, ".toml"))).get("silent", ())
     return {action for entry in said for action in entry["actions"]
             if all(constants.get(name) == value for name, value in entry["where"].items())}

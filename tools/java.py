@@ -85,10 +85,14 @@ def install() -> Path | None:
     return next(home.glob("**/bin/java"), None)
 
 
+def installed_java() -> str | None:
+    """Return the JAVA_HOME of an existing runtime that Spark starts on; None if there is none."""
+    return next(filter(None, map(home_of, on_machine())), None)
+
+
 def find_java() -> str | None:
     """Return the JAVA_HOME of a runtime that Spark starts on, existing or newly installed; None if there is neither."""
-    found = next(filter(None, map(home_of, on_machine())), None)
-    if found:
+    if found := installed_java():
         return found
     installed = install()
     return home_of(installed) if installed else None

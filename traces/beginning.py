@@ -70,6 +70,8 @@ class Beginning(Trace):
             raise self._misled(e, "nobody has created the first content")
         if e.op == "initialised":
             del self.initialising[e.client]
+        elif e.client in self.initialising or ((last := self._last_of(e)) is not None and last.kind not in ("crash", "told")):
+            raise self._misled(e, "its call before has not ended")
         else:
             self.initialising[e.client] = 0
         return AGAIN

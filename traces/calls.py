@@ -203,7 +203,7 @@ def by_model(so: Callable[[Any, Any, Event, str], object]) -> Claim:
 
 def own(trace: Any, client: str) -> Iterator[Event]:
     """Return the client's own events before the current one, latest first."""
-    if isinstance(trace.events, list):
+    if not getattr(trace.events, "columns", False):
         return reversed(trace.by_client[client])
     return (old for old in (trace.events[at] for at in range(len(trace.events) - 2, -1, -1)) if old.client == client)
 
@@ -219,13 +219,13 @@ def of_call(trace: Any, client: str) -> Iterator[Event]:
 
 def in_call(trace: Any, e: Event) -> Iterator[Event]:
     """Yield the requests of the call that ends with this event, latest first, if their responses arrived."""
-    lost: tuple[int, ...] = ()
+    lost = set[int]()
     for old in own(trace, e.client):
         if old.kind == "applied":
             if old.awaited and old.request not in lost:
                 yield old
         elif old.kind == "timeout":
-            lost = *lost, old.request
+            lost.add(old.request)
         elif not within(old):
             return
 
@@ -268,9 +268,10 @@ def right_version(trace: Any, e: Event, value: str) -> str:
 
 
 def right_value(trace: Any, e: Event, value: str) -> str:
-    """The returned value is what this call put or got under a key. `value`: the key, and the content."""
-    found = any([old.key, content(old.body)] == value.split() for old in in_call(trace, e) if old.op in ("get", "create"))
-    return "" if found else "this call has neither put nor got that content"
+    """The value is what this call put, or got if another call made the change. `value`: the key, and the content."""
+    op = "create" if e.keys[1] == "Committed" else "get"
+    found = any([old.key, content(old.body)] == value.split() for old in in_call(trace, e) if (old.op, old.status) == (op, 200))
+    return "" if found else f"no {op} of this call has that content"
 
 
 JUDGES: Mapping[str, Claim] = MappingProxyType(  # of every protocol

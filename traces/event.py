@@ -13,7 +13,9 @@ from hashlib import blake2b
 from marshal import dumps
 from operator import itemgetter
 from struct import pack
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
+
+from highwater.outside import check_text, json_of, quoted
 
 VERSION = 2  # of the format; a line, or a file, that names none is of version 1
 NODE_KINDS = ("sent", "received", "disk", "step", "started", "died")  # of version 2; a line of any other kind is of version 1
@@ -66,6 +68,10 @@ def mark(fields: tuple) -> bytes:
 
 RANGE = re.compile(r"bytes=(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18})")
 EMPTY = Event(0, 0, "", "", "", "", "", 0, "", b"")
+USUALS = tuple((EMPTY._asdict() | {"body": ""}).items())  # as a line has them
+TYPES = tuple(type(value) for _, value in USUALS)
+BODY, KEYS = map(Event._fields.index, ("body", "keys"))
+LARGEST = (1 << 63) - 1
 
 
 def range_text(start: int, end: int) -> str:
@@ -111,7 +117,7 @@ def check_version(found: object) -> None:
 def from_json(line: str) -> Event:
     """Return the event in one line of JSON. Raises NewerVersion, or ValueError for a line that is no event."""
     try:
-        fields = json.loads(line)
+        fields = json_of(line)
     except ValueError as error:
         raise no_event(error, line) from None
     return from_fields(fields, line)
@@ -120,25 +126,35 @@ def from_json(line: str) -> Event:
 def from_fields(fields: dict, line: str) -> Event:
     """Return the event with these fields; `line` is quoted in errors. Raises as `from_json` does."""
     try:
+        if type(fields) is not dict:
+            raise ValueError("it is not an object")
         version = fields.pop("v", 1)
         check_version(version)
-        body = fields.pop("body", "").encode("utf-8", "surrogateescape")
-        keys = fields.get("keys", ())
-        if isinstance(keys, str):
-            raise ValueError(f"keys is {keys!r}")
-        event = EMPTY._replace(**{**fields, "keys": tuple(keys)})
-        values, usuals = cast("tuple[tuple[Any, ...], ...]", (event, EMPTY))  # of whatever types the line has
-        for name, value, usual in zip(Event._fields, values, usuals):
-            if type(value) is not type(usual) or (name == "keys" and not all(isinstance(key, str) for key in value)):
-                raise ValueError(f"{name} is {value!r}")
+        values = [fields.pop(name, usual) for name, usual in USUALS]
+        if fields:
+            raise ValueError(f"it has no field {next(iter(fields))!r}")
+        if type(values[KEYS]) is list:
+            values[KEYS] = tuple(values[KEYS])
+        if (*map(type, values),) != TYPES:
+            raise ValueError(next(f"{name} is {quoted(value)}" for (name, _), value, of in zip(USUALS, values, TYPES)
+                                  if type(value) is not of))
+        if wrong := [key for key in values[KEYS] if type(key) is not str]:
+            raise ValueError(f"keys has {quoted(wrong[0])}")
+        values[BODY] = values[BODY].encode("utf-8", "surrogateescape")
+        event = tuple.__new__(Event, values)
         if version < version_of(event):
             raise ValueError(f"a line of version {version} has no kind {event.kind!r}: its v should be {version_of(event)}")
-        return event._replace(body=body)
+        if "\\u" in line or not line.isascii():  # else no text of it can be half of a surrogate pair
+            for text in (*event[2:7], event.version, *event.keys):
+                check_text(text)
+        if not max(abs(event.t_ms), abs(event.request), abs(event.status)) <= LARGEST:
+            raise ValueError("t_ms, request and status are not whole numbers of 64 bits")
+        return event
     except NewerVersion:
         raise
     except (ValueError, TypeError, AttributeError) as error:
         raise no_event(error, line) from None
 
 
-def no_event(why: Exception, line: str) -> ValueError:
-    return ValueError(f"no event of a trace: {why}: {line[:80]!r}")
+def no_event(why: Exception | str, line: str) -> ValueError:
+    return ValueError(f"no event of a trace: {why}: {quoted(line)}")

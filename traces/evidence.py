@@ -6,6 +6,7 @@ response. A mapping asks here.
 
     the next page of a listing   goes on from the last key of the page before, and is the client's next request; a listing
                                  begins with its first key, or for some roles after one that it knows
+    after the create of a file   the client reads the boundary next
     create of a file             the client has listed the file before as the latest one, and got it since; the first file: it
                                  has listed that there is none
     create, update of a boundary the client has just read the boundary; the value is a file that it was listed, or SEALED
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 
 from highwater.impl.codecs.destroyed import SEALED
 from highwater.impl.layout import Namespace
+from highwater.traces.calls import own
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, READS
 
@@ -58,7 +60,9 @@ class Client(NamedTuple):
     heard: tuple[Heard, ...]  # one for each sequence
     page: tuple[str, str] = ("", "")  # the prefix and the last key of a page after which the listing goes on
     begun: bool = False  # that listing began with the first key
+    failed: str = ""  # the prefix of a page whose response was lost: the listing fails, and only another one may follow
     looked: str = ""  # the key of the boundary that its last response was about
+    due: str = ""  # the boundary that it has to read next: its last response was that of a create
     listed: frozenset[str] = NONE  # the keys
     got: frozenset[str] = NONE  # the keys of objects whose content it has received or put
     whole: frozenset[str] = NONE  # the prefixes that it has listed to the end,
@@ -153,21 +157,25 @@ class Evidence:
         number, before = self.before.get(client, (0, self.nobody))
         if e.kind == "told":
             self.told[client] = client
-            self.clients.pop(client, None)
+            due = self.clients.pop(client, self.nobody).due
+            if due and e.keys and e.keys[1] != "TimedOut":  # a caller may stop waiting at any moment
+                return f"{client} has created a file, and its caller is told something before it has read {due}"
             return ""
         why = ""
         if self.is_new(e):
             self.last[client] = e.request
             why = self._groundless(e, self.of(client))
+            if self.of(client).due:
+                self.clients[client] = self.of(client)._replace(due="")
         if e.kind == "crash":
             self.crashed[process] = e.t_ms
         elif e.kind == "applied":
             self.before[client] = e.request, self.of(client)
             self.clients[client] = self._after(self.of(client), e)
         elif e.request == number:  # nobody has had the response; if it was a page, the listing fails
-            self.clients[client] = before._replace(page=("", ""))
-        elif e.awaited and self.of(client).page[0]:
-            self.clients[client] = self.of(client)._replace(page=("", ""))  # its listing fails
+            self.clients[client] = before._replace(page=("", ""), failed=e.key * (e.op == "list"))
+        elif e.awaited and (self.of(client).page[0] or e.op == "list"):
+            self.clients[client] = self.of(client)._replace(page=("", ""), failed=e.key * (e.op == "list"))
         return why
 
     def _forget(self, process: str) -> None:
@@ -177,12 +185,16 @@ class Evidence:
 
     def _groundless(self, e: Event, of: Client) -> str:
         """Return why a client cannot have sent this request by what it was shown; "" if it can."""
+        if of.due and (e.key != of.due or e.op not in LOOKS) and e.kind != "crash":
+            return f"{e.client} asks for {e.op} of {e.key}, and has not read {of.due} since it created a file"
         prefix, last = of.page
         follows = bool(prefix) and (e.op, e.key, e.condition) == ("list", prefix, last)
         # a task may have been cancelled in the middle, and not every trace has the end of each call
         begins = e.op == "list" and ("/" in e.client or (e.client not in self.told and not e.condition))
         if prefix and not follows and not begins:
             return f"{e.client} has not listed {prefix} to its end: the next page begins after {last}"
+        if of.failed and e.op != "list" and e.kind != "crash":
+            return f"{e.client} asks for {e.op} of {e.key}, and has not received the page of {of.failed} that it asked for"
         if e.op == "list":
             polls = e.client.endswith(POLLER) and self.has_met(e.client, e.condition)
             knows = e.client.startswith(self.after or " ") and (polls or e.key not in self.index)
@@ -242,6 +254,7 @@ class Evidence:
             return of
         heard = of.heard[n]
         if e.op == "create":
+            of = of._replace(due=self.namespaces[n].boundary_key) if e.status == 200 else of
             return self._with(of, n, Heard(created=i if e.status == 200 else 0))
         if e.op == "get" and e.status == 200 and i == heard.latest != heard.base:
             return self._with(of, n, heard._replace(base=i, current=0))
@@ -251,7 +264,7 @@ class Evidence:
         more = of.page == (e.key, e.condition) and bool(of.page[0])
         page = (e.key, e.keys[-1]) if e.truncated and e.keys else ("", "")
         begun = of.begun if more else not e.condition
-        of = of._replace(page=page, begun=begun, looked="", listed=of.listed.union(e.keys))
+        of = of._replace(page=page, begun=begun, failed="", looked="", listed=of.listed.union(e.keys))
         if begun and not e.truncated:
             nothing = {e.key} if not (e.keys or more or e.condition) else NONE
             of = of._replace(whole=of.whole | {e.key}, empty=of.empty - {e.key} | nothing)
@@ -275,8 +288,9 @@ class Evidence:
         return of._replace(heard=(*of.heard[:n], heard, *of.heard[n + 1:]))
 
 
-def has_put(events: Any, client: str, prefix: str) -> str:
+def has_put(trace: Any, client: str, prefix: str) -> str:
     """Return the key under this prefix that a client's last request has put, or met; "" if it was another request."""
-    last = next((old for old in events[-2::-1] if old.client == client and old.awaited), None)
-    is_put = last is not None and (last.kind, last.op) == ("applied", "create") and last.key.startswith(prefix)
-    return last.key if is_put else ""
+    last = next((old for old in own(trace, client) if old.awaited), None)
+    if last is None or (last.kind, last.op) != ("applied", "create"):
+        return ""
+    return last.key if last.key.startswith(prefix) else ""

@@ -23,6 +23,8 @@ TOLD: dict[int, int] = {}  # stands for the effect of a `told` event
 class Events:
     """The events of a run up to the observed one, each built from its columns on demand."""
 
+    columns = True  # they are not noted by client
+
     def __init__(self, numbers: Numbers, rests: list[Rest]):
         self.numbers, self.rests, self.count = numbers, rests, 0
 

@@ -1,8 +1,8 @@
 """Safety: a client builds on a file, or says that its own file stands, only after the reads that this takes.
 
-In a sequence with a boundary a client lists, gets the latest file listed, and creates the next one. Its file stands if a
-boundary read after the create is behind it. The file that it got is current if a boundary read after the GET is behind it. If
-several of these requests are one action of a model, the model does not notice that one is missing. Its mapping asks here.
+In a sequence with a boundary a client lists, gets the latest file listed, and creates the next one. It reads the boundary next:
+its file stands if that is behind it. The file that it got is current if a boundary read after the GET is behind it. If several
+of these requests are one action of a model, the model does not notice that one is missing. Its mapping asks here.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,6 +33,8 @@ class Reads:
     def __init__(self, file_id: Callable[[str], int | None], boundaries: Mapping[str, str]):
         self.file_id, self.boundaries = file_id, boundaries
         self.values = dict.fromkeys(boundaries, 0)
+        self.keys = {prefix: key for key, prefix in self.boundaries.items()}
+        self.due: dict[str, str] = {}  # client -> the boundary that it has to read next: it has created a file
         self.now: dict[str, Heard] = {}
         self.before: dict[str, tuple[int, Heard]] = {}  # client -> its last request, and what it had learned before
 
@@ -40,6 +42,7 @@ class Reads:
         """Return a copy that shares nothing that changes."""
         again = Reads(self.file_id, self.boundaries)
         again.values, again.now, again.before = dict(self.values), dict(self.now), dict(self.before)
+        again.due = dict(self.due)
         return again
 
     def of(self, client: str) -> Heard:
@@ -49,8 +52,24 @@ class Reads:
         """Return the boundary of a file's sequence."""
         return next((self.values[of] for of, prefix in self.boundaries.items() if key.startswith(prefix)), 0)
 
-    def observe(self, e: Event) -> None:
-        """Note a request that its client waits for, or the end of its waiting. A response to the caller ends a call."""
+    def observe(self, e: Event) -> str:
+        """Note a request that its client waits for, or the end of its waiting. A response to the caller ends a call. Return
+        which boundary its client should have read; "" if none."""
+        due = self.due.pop(e.client, "")
+        if e.kind == "applied" and e.op == "create" and e.status == 200:
+            self.due[e.client] = self.keys.get(e.key[:e.key.rfind("/") + 1], "")
+        self._note(e)
+        if not due or (e.key == due and e.op in READS) or e.keys[1:2] == ("TimedOut",) or e.kind == "crash" or (
+                e.kind != "applied" and e.op == "create"):
+            return ""
+        return f"{e.client} has not read {due} since it created a file: its next event is {e.kind} {e.op} {e.key}"
+
+    def end(self, client: str) -> None:
+        """End a call of a client, of which another judge has the response."""
+        self.now[client] = NOTHING
+        self.due.pop(client, None)
+
+    def _note(self, e: Event) -> None:
         if e.kind in ("crash", "told"):
             self.now[e.client] = NOTHING
         elif e.kind == "applied":

@@ -11,7 +11,7 @@ looked up in every later run. Events with equal `Match`, such as time-outs, shar
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from highwater.model.core import Local, Model, Shared, State
+from highwater.model.core import Local, Model, Shared, State, malformed_property
 from highwater.model.explore.tabulated import BITS, FIELD, Explorer
 
 Constants = TypeVar("Constants")
@@ -35,7 +35,7 @@ class Match(NamedTuple):
 
 class Failure(Exception):
     """`kind`: "refinement" (the model cannot do what was done), "safety" (it can, and a property fails there; or a
-    caller received a false response) or "liveness"."""
+    caller received a false response), "liveness" or "harness" (the code that judges the trace raised an exception)."""
 
     def __init__(self, kind: str, signature: str, message: str, states: tuple[State, ...] = (), match: Match | None = None):
         super().__init__(message)
@@ -58,7 +58,8 @@ REFINERS: dict[tuple, "Refiner"] = {}  # (make, constants) -> refiner; its table
 
 
 def refiner_of(make: Callable[[Constants], "Refiner"], constants: Constants) -> "Refiner":
-    """Return the refiner for these arguments: the same one for equal arguments."""
+    """Return `make(constants)`, the same refiner for equal arguments. `constants` is one hashable value: a `make` that needs
+    several takes them as one tuple."""
     key = make, constants
     if key not in REFINERS:
         REFINERS[key] = make(constants)
@@ -87,6 +88,15 @@ class Refiner:
         self.alike: dict[Match, Effect] = {}
         self.met = 0  # pairs, over all effects
         self.true: set[tuple] = set()  # (pair, event): the response is true in that pair; and what calls.judge_form has passed
+
+    def trim(self) -> None:
+        """Clear the cached effects if they exceed the limit. The states stay."""
+        if max(self.met, len(self.effects), len(self.true)) > self.limit:
+            self.forget()
+
+    def malformed_property(self) -> str:
+        """Return why a property of the model is none; "" if all are well formed."""
+        return malformed_property(self.model)
 
     def begin(self) -> None:
         if max(self.met, len(self.effects), len(self.true), len(self.explorer.values[0])) > self.limit:

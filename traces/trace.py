@@ -6,14 +6,14 @@ from the requests before them (traces/store.py), and a request that arrives was 
 traces/protocols/STEM.py. It maps each request to actions of the model.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from functools import lru_cache
-from pathlib import Path
+from itertools import takewhile
 from traceback import walk_tb
 from typing import Any, Self, TypeVar
 
+from highwater import messages, project
 from highwater.impl.layout import InvalidName
 from highwater.model.core import Local, Model, Shared
 from highwater.traces.calls import (
@@ -33,7 +33,10 @@ from highwater.traces.refine import REST, STUTTER, Failure, Match, Refiner
 from highwater.traces.store import Store
 
 Copied = TypeVar("Copied")
-ALIEN = (LookupError, ValueError, TypeError, AttributeError, InvalidName)  # raised for an event that is not of this protocol
+ALIEN = (ValueError, InvalidName)  # raised for an event that is not of this protocol
+# For a mapping that takes contents apart without checking their form: what that raises refuses the event, too, and so does a
+# mistake in the mapping.
+UNCHECKED = (*ALIEN, LookupError, TypeError, AttributeError)
 
 LOSE_REPLY, CRASH = LACKED = "LoseReply", "Crash"  # actions that some models lack, as they would change nothing there
 COLLECTS = ("collects",)  # a request in flight that is an action of its client when it arrives, not of the pool
@@ -56,16 +59,19 @@ def distinct(values: Iterable[Any]) -> frozenset:
     return frozenset(those)
 
 
+def is_nested(error: BaseException) -> bool:
+    """Return whether the JSON in a body is nested too deeply to be taken apart."""
+    return isinstance(error, RecursionError) and [frame.f_globals["__name__"] for frame, _ in walk_tb(error.__traceback__)][
+        -1].startswith("json.")
+
+
 def refiner_without_witnesses(model: Model) -> Refiner:
     """Return a refiner that looks for no witnesses. Make it once for many traces, because it caches what it computes."""
     return Refiner(model._replace(sometimes={}))
 
 
-def place(error: BaseException, of: type) -> str:
-    """Return, in brackets, the line of a mapping's own file at which an error was raised; "" if it was raised elsewhere."""
-    file = getattr(sys.modules.get(of.__module__), "__file__", None)
-    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
-    return f" ({'/'.join(Path(file).parts[-2:])}:{lines[-1]})" if file and lines else ""
+class WrongMatch(Exception):
+    """A mapping returns a match of a client or of an action that the model does not have."""
 
 
 def copied(of: Copied) -> Copied:
@@ -74,6 +80,11 @@ def copied(of: Copied) -> Copied:
     vars(again).update({name: copy(value) if isinstance(value, (list, dict, set)) or hasattr(value, "__copy__") else value
                         for name, value in vars(of).items()})
     return again
+
+
+def is_before(old: Event, e: Event) -> bool:
+    """Return whether a client that waited for `old` has sent the request of `e` later: it has one at a time."""
+    return 0 < old.request < e.request and (old.awaited or old.kind != "applied")
 
 
 def sent(e: Event) -> tuple:
@@ -94,7 +105,9 @@ class ByClient(dict[str, list[Event]]):
 
 class Trace:
     """Refines one trace. `namespace`: the protocol's keys, an impl.layout.Namespace or traces.form.Keys. `skew_ms`: how far any
-    client's clock may be ahead of the store's."""
+    client's clock may be ahead of the store's.
+
+    An exception in `alien` refuses the event. Any other exception of the mapping is a failure of the harness."""
 
     alien: tuple[type[Exception], ...] = ALIEN
     writer = "Writer"  # the role with named updates: "w.k" is one of client number w
@@ -131,6 +144,11 @@ class Trace:
         """Return the refiners whose states it goes on from."""
         return (self.refiner,)
 
+    def trim(self) -> None:
+        """Clear what is cached of the model, if it has become much: nothing of it decides what becomes of further events."""
+        for of in self.refiners:
+            of.trim()
+
     def standing(self) -> Any:
         """Return all that decides what becomes of further events, so that it can be compared; None if it cannot."""
         return None
@@ -146,9 +164,10 @@ class Trace:
         of = self._answered if e.kind == "applied" else self._crashed if e.kind == "crash" else self._unanswered
         match = of(e)
         if match and match.process not in (known := self.refiner.index):
-            raise KeyError(f"the model has no client {match.process}, only {', '.join(filter(None, known))}")
+            wrong = ValueError if match.process == e.client else WrongMatch
+            raise wrong(f"the model has no client {match.process}, only {', '.join(filter(None, known))}")
         if match and (strange := [a for a in match.actions if a and a not in self.refiner.actions and a not in LACKED]):
-            raise KeyError(f"the model has no action {strange[0]}, only {', '.join(sorted(self.refiner.actions))}")
+            raise WrongMatch(f"the model has no action {strange[0]}, only {', '.join(sorted(self.refiner.actions))}")
         return match if not match or match.op or any(match.actions) else match._replace(op=e.op)
 
     def _answered(self, e: Event) -> Match | None:
@@ -213,17 +232,32 @@ class Trace:
     def observe(self, e: Event) -> None:
         """Check the next event. Raises Failure, also for an event that is not of this protocol."""
         self.events.append(e)
-        try:
-            if self.store.judges and e.kind == "applied" and (lie := self.store.judge(e)):
-                raise self._refused("store", lie)
-            self._take(e)
-        except self.alien as error:
-            raise self._alien(error) from error
+        self._guarded(self._take_judged, e)
         self.by_client[e.client].append(e)
 
-    def _alien(self, error: Exception) -> Failure:
-        message = f"event {len(self.events) - 1} is none of this protocol's: {error}{place(error, type(self))}"
-        return Failure("refinement", f"refinement:{type(error).__name__}", message, self.refiner.unpacked())
+    def _take_judged(self, e: Event) -> None:
+        if self.store.judges and e.kind == "applied" and (lie := self.store.judge(e)):
+            raise self._refused("store", lie)
+        self._take(e)
+
+    def _guarded(self, take: Callable[[Event], None], e: Event) -> None:
+        """Call `take(e)`. Raises Failure for any exception of it but MemoryError."""
+        try:
+            take(e)
+        except (Failure, MemoryError):
+            raise
+        except (Exception, SystemExit) as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: BaseException) -> Failure:
+        """Return the failure of an event for which the mapping raised an exception."""
+        name, place, number = type(error).__name__, messages.place(error), len(self.events) - 1
+        if isinstance(error, self.alien) or is_nested(error):
+            return self._refused(name, f"event {number} is none of this protocol's: {error}" + f" ({place})" * bool(place))
+        who, hint = ("model", "") if place and place.part == "model" else (
+            "mapping", "; for an event that no action explains, raise self._no_action(e)")
+        message = f"event {number}: the {who} raises {project.type_and_message(error)} ({place or type(self).__module__}){hint}"
+        return Failure("harness", f"harness:{name}", message, self.refiner.unpacked())
 
     def _take(self, e: Event) -> None:
         if e.t_ms != self.now_ms or self.expiries:
@@ -278,9 +312,10 @@ class Trace:
 
     def _same(self, e: Event) -> Iterator[Event]:
         """Yield the earlier events of the same request, latest first."""
-        if isinstance(self.events, list):
-            return (old for old in reversed(self.by_client[e.client]) if old.request == e.request)
-        return self.events.same(e)
+        if getattr(self.events, "columns", False):
+            return self.events.same(e)
+        return (old for old in takewhile(lambda old: not is_before(old, e), reversed(self.by_client[e.client]))
+                if old.request == e.request)
 
     def _refused(self, what: str, why: str) -> Failure:
         return Failure("refinement", f"refinement:{what}", why, self.refiner.unpacked())

@@ -64,11 +64,12 @@ def call(module: str) -> str:
 
 
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
-    "protocols": ("README.md", readme.protocols),
-    "gates": ("README.md", readme.gates),
-    "exit_codes": ("README.md", readme.exit_codes),
-    "failure": ("README.md", readme.failure),
-    "database": ("README.md", readme.database),
+    "demo": ("README.md", readme.demo),
+    "protocols": ("docs/protocols.md", readme.protocols),
+    "gates": ("docs/gate.md", readme.gates),
+    "exit_codes": ("docs/guide/commands.md", readme.exit_codes),
+    "failure": ("docs/simulation/explain.md", readme.failure),
+    "database": ("docs/operating/database.md", readme.database),
     "cost": ("docs/operating/cost.md", readme.cost),
     "min_age": ("docs/operating/boundary-files.md", min_age),
     "decided": ("docs/operating/database.md", decided.table),

@@ -82,7 +82,7 @@ def reading_order() -> list[str]:
 
 
 def page_data(stem: str) -> dict[str, Any]:
-    """Read bench/pages/shown/STEM.toml: `instances`, `parts`, `branch` and `readme_failure`; empty if there is no such file."""
+    """Read bench/pages/shown/STEM.toml: `instances`, `parts`, `branch` and `failure`; empty if there is no such file."""
     path = SHOWN / f"{stem}.toml"
     return tomllib.loads(path.read_text()) if path.exists() else {}
 

@@ -1,7 +1,11 @@
-"""Renders the generated parts of README.md, and the table of docs/operating/cost.md."""
+"""Renders the output of the demo in README.md, and the tables of protocols, gates, exit codes and costs in docs/."""
 
+import re
+import subprocess
+import sys
 from importlib import import_module
 from importlib.util import find_spec
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 from bench.pages.protocol import DOCS, ROOT, page_data, reading_order, safeguards_of, stems
@@ -28,7 +32,7 @@ def protocols() -> str:
         states, all_states = (sum(row.states for row in those if row.how == "graph") for those in (runs, map(deeper, runs)))
         systems = len(proofs.SYSTEMS) if (proofs := proofs_of(stem)) else 0
         proved = f"{systems} system{'s' * (systems > 1)}" if systems else ""
-        lines.append(f"| [{stem}]({(DOCS / f'{stem}.md').relative_to(ROOT)}) | {len(held)} hold, {len(failed)} fail as they "
+        lines.append(f"| [{stem}]({DOCS.name}/{stem}.md) | {len(held)} hold, {len(failed)} fail as they "
                      f"must | {states:,} / {all_states:,} | {len(module.ALWAYS)} | {len(off)} | {proved} | "
                      f"{implemented(stem)} | {len(mutants_of(stem).builds) if stem in STEMS else 0} |")
     return "\n".join(lines) + "\n"
@@ -65,7 +69,7 @@ def implemented(stem: str) -> str:
     places = [place for place in (page_data(stem).get("implementation", f"impl/protocols/{stem}.py"), f"impl/{stem}")
               if (ROOT / place).exists()]
     name = places[0] if places else ("impl/raft" if named(stem).nodes else "impl/stores") if stem in STEMS else ""
-    return name and f"[{name}]({name})"
+    return name and f"[{name}](../{name})"
 
 
 def proofs_of(stem: str) -> ModuleType | None:
@@ -86,9 +90,26 @@ def database() -> str:
     return "".join(f"    {line}".rstrip() + "\n" for line in lines)
 
 
+def demo() -> str:
+    """Show what `highwater demo` prints of the run that it shrinks."""
+    with TemporaryDirectory() as folder:
+        done = subprocess.run([sys.executable, "-m", "highwater", "demo", "--out", folder], capture_output=True, text=True,
+                              check=True)
+    return f"```text\n{excerpt(done.stdout)}```\n"
+
+
+def excerpt(output: str) -> str:
+    """Cut out what was told falsely in the shrunk run, and its events. Raises ValueError if they are not in the output."""
+    shrunk = output.partition("highwater dst shrink")[2]
+    found = re.search(r"^(\S+ was told .*\n)(?:.*\n)*?(The last events.*\n(?:  .*\n)+)", shrunk, re.M)
+    if not found:
+        raise ValueError("the demo prints no shrunk run that ends with a false response")
+    return f"{found[1]}\n{found[2]}"
+
+
 def failure() -> str:
-    """Explain the first failure of the mutant that a protocol's .toml names for the README."""
-    (stem, mutant), = ((stem, page_data(stem)["readme_failure"]) for stem in stems() if "readme_failure" in page_data(stem))
+    """Explain the first failure of the mutant that a protocol's .toml names."""
+    (stem, mutant), = ((stem, page_data(stem)["failure"]) for stem in stems() if "failure" in page_data(stem))
     outcome = next(outcome for seed in range(1000) if (outcome := simulate(Run(seed, stem, mutant))).kind)
     command = Run(outcome.seed, stem, mutant).command()
     text = explain(outcome.events, outcome.failure, named(stem).judge(outcome.shape), command)

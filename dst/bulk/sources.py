@@ -7,20 +7,30 @@ the further columns as fields of the same names.
 # pyarrow.compute makes its functions when it is imported
 # pyright: reportAttributeAccessIssue=false
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from glob import glob, has_magic
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from highwater import pages
 from highwater.dst.bulk.packets import Group, Read, number_of
 from highwater.dst.bulk.rows import BadInput
+from highwater.outside import (
+    LINE_MIB,
+    check_text,
+    first_line,
+    json_of,
+    lines_of,
+    not_utf_8,
+    quoted,
+    texts_of,
+)
 from highwater.traces.event import EMPTY, Event, NewerVersion, check_version, from_fields, no_event
 from highwater.traces.recorded import logs
 
@@ -50,6 +60,7 @@ class Split(NamedTuple):
     low: int
     high: int
     log: str = ""  # the file is a log of another program, and read whole: traces/recorded/logs.py
+    line_mib: int = LINE_MIB  # the longest line
 
 
 class Choice(NamedTuple):
@@ -93,7 +104,7 @@ class Plan(NamedTuple):
     events: int  # approximate number
 
 
-def plan(inputs: Iterable[str]) -> Plan:
+def plan(inputs: Iterable[str], line_mib: int = LINE_MIB) -> Plan:
     """Cut the files into splits. Looks into each file, so that most faults are reported before the check begins. Raises
     BadInput."""
     splits, events = [], 0
@@ -106,9 +117,10 @@ def plan(inputs: Iterable[str]) -> Plan:
                 events += meta.num_rows
             else:
                 size = Path(file).stat().st_size
-                log = first_line(file)
+                log = log_in(file)
                 step = max(size, 1) if log else SPLIT_BYTES
-                splits += [Split(number, file, False, low, min(low + step, size), log) for low in range(0, max(size, 1), step)]
+                splits += [Split(number, file, False, low, min(low + step, size), log, line_mib)
+                           for low in range(0, max(size, 1), step)]
                 events += size // 200
         except OSError as error:
             raise BadInput(f"{file}: {error.strerror or error}") from None
@@ -139,15 +151,14 @@ def check_metadata(file: str, metadata: pq.FileMetaData) -> None:
         raise BadInput(f"{file}: {error}") from None
 
 
-def first_line(file: str) -> str:
+def log_in(file: str) -> str:
     """Return whose log it is, by the first line; "" if its lines are events. Raises BadInput if it begins with an event of a
     newer version. Other faults damage a run, and are reported when the file is read."""
-    with open(file, "rb") as stream:
-        line = next((line for line in stream if line.strip()), b"{}")
-    if log := logs.of_line(line.decode(errors="replace")):
+    line = first_line(Path(file)) or "{}"
+    if log := logs.of_line(line):
         return log
     try:
-        check_version(json.loads(line).get("v", 1))
+        check_version(json_of(line).get("v", 1))
     except NewerVersion as error:
         raise BadInput(f"{file}: {error}") from None
     except (ValueError, AttributeError):
@@ -166,7 +177,8 @@ def check_columns(file: str, schema: pa.Schema) -> None:
         raise BadInput(f"{file}: two columns are named {twice!r}")
     lacking = [name for name in NEEDED if name not in there] + ["run or namespace"] * (not {"run", "namespace"} & there.keys())
     if lacking:
-        raise BadInput(f"{file}: there is no column {', '.join(lacking)}; docs/checking/bulk-traces.md lists the columns")
+        raise BadInput(f"{file}: there is no column {', '.join(lacking)}; "
+                       f"{pages.named('bulk-traces')} lists the columns")
     strange = [name for name in there if name not in COLUMNS]
     if strange:
         raise BadInput(f"{file}: column {strange[0]!r} is not a trace's: rename it, or leave it out; there are "
@@ -380,9 +392,9 @@ def read_log(split: Split, choice: Choice) -> Read:
     if log is None or (any(choice) and choice != (split.file, "")):
         return NOTHING
     try:
-        with open(split.file, errors="surrogateescape") as stream:
-            recording = log.read(stream)
-    except (ValueError, RecursionError) as error:
+        with open(split.file, "rb") as stream:
+            recording = log.read(texts_of(stream, split.line_mib, "surrogateescape"))
+    except ValueError as error:
         return NOTHING._replace(damage=[((split.file, ""), split.number << OFFSETS, f"{split.file}: {error}")])
     rests: list[tuple] = []
     known: dict[tuple, int] = {}
@@ -401,20 +413,38 @@ def lines(split: Split) -> Iterator[tuple[int, bytes]]:
         offset = split.low
         if offset:
             stream.seek(offset - 1)
-            offset += len(stream.readline()) - 1  # a line that began before `low` belongs to another split
-        while offset < split.high and (line := stream.readline()):
-            if line.strip():
-                yield offset, line
-            offset += len(line)
+            offset += rest_of_line(stream) - 1  # a line that began before `low` belongs to another split
+        try:
+            for line in lines_of(stream, split.line_mib) if offset < split.high else ():
+                if line.strip():
+                    yield offset, line
+                offset += len(line)
+                if offset >= split.high:
+                    return
+        except ValueError as error:
+            raise BadInput(f"line {line_number(split.file, offset)}: {error}") from None
+
+
+def rest_of_line(stream: BinaryIO) -> int:
+    """Read to the end of a line, however long it is. Returns the number of bytes."""
+    count = 0
+    while piece := stream.readline(1 << 20):
+        count += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return count
 
 
 def line_of(line: bytes, file: str, place: int) -> tuple[Group, int, Event]:
     """Parse a line. Raises ValueError."""
     try:
         text = line.decode().strip()
-        fields = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise no_event(not_utf_8(error), line[:400].decode(errors="replace")) from None
+    try:
+        fields = json_of(text)
     except ValueError as error:
-        raise no_event(error, line.decode(errors="replace")) from None
+        raise no_event(error, text) from None
     ours = {name: fields.pop(name) for name in OURS if name in fields} if isinstance(fields, dict) else {}
     event, indexed = from_fields(fields, text), "index" in ours
     index = ours.pop("index", place)
@@ -425,7 +455,8 @@ def line_of(line: bytes, file: str, place: int) -> tuple[Group, int, Event]:
             ours["run"] = str(ours["run"])
         for name, value in ours.items():
             if type(value) is not str:
-                raise ValueError(f"{name} is {value!r}")
+                raise ValueError(f"{name} is {quoted(value)}")
+            check_text(value)
     except ValueError as error:
         raise no_event(error, text) from None
     run, namespace, protocol, options = (ours.get(name, "") for name in GROUP)
@@ -437,14 +468,18 @@ def run_in(line: bytes, file: str) -> tuple[str, str]:
     found = {}
     for name, value in RUN.findall(line):
         try:
-            found[name] = str(json.loads(value))
+            check_text(text := str(json_of(value)))
+            found[name] = text
         except ValueError:
             pass
     return (found.get(b"run", ""), found.get(b"namespace", "")) if found else (file, "")
 
 
 def line_number(file: str, offset: int) -> int:
+    number, left = 1, offset
     with open(file, "rb") as stream:
-        return 1 + stream.read(offset).count(b"\n")
+        while piece := stream.read(min(left, 1 << 20)):
+            number, left = number + piece.count(b"\n"), left - len(piece)
+    return number
 
 

@@ -29,6 +29,7 @@ from highwater.dst.campaign.rows import SCHEMA
 from highwater.dst.campaign.what import GUIDED, NO_GUIDE, Campaign, CampaignError, Refused, Seeds, replay_of
 from highwater.dst.version import ROOT, code_version
 from highwater.model.explore.disk.own_folder import own
+from highwater.outside import document_of, json_of
 
 VERSION = 4  # of a campaign's folder
 READABLE = (3, VERSION)  # 3 has two more columns, which only guided campaigns used
@@ -56,7 +57,8 @@ def opened(out: Path, campaign: Campaign, asked: Asked | None = None) -> Generat
         if label.exists():
             compare(out, read_json(label), wanted)
         if asked or not label.exists():
-            write_json(label, wanted | {"commit": commit()} | ({"asked": asked._asdict()} if asked else {}))
+            more = {"asked": asked._asdict()} if asked else {}
+            write_json(label, wanted | place_of_project() | {"commit": commit()} | more)
         for left in out.glob(".writing*"):
             shutil.rmtree(left, ignore_errors=True)
         (out / "summary.json").unlink(missing_ok=True)
@@ -68,6 +70,36 @@ def of_project() -> dict[str, str]:
     """Name the project in campaign.json, if there is one. Its code is part of the campaign's code."""
     current = project.current()
     return {"project": current.folder.name} if current else {}
+
+
+def place_of_project() -> dict[str, str]:
+    """Say in campaign.json where the project is, so that `labelled` finds it. Another place makes no other campaign."""
+    current = project.current()
+    return {"project_folder": str(current.folder)} if current else {}
+
+
+def take_project(out: Path, said: dict) -> None:
+    """Take the project of a campaign, given its campaign.json, unless one was given. The campaign's own folder may be in it.
+    Raises Refused if the project is not found, or another one was given."""
+    name, scenario = said.get("project"), str(said.get("scenario"))
+    current = project.current()
+    if not name:
+        return project.leave_for(scenario)
+    if current and not project.noticed:
+        if scenario not in current.packages:
+            raise Refused(f"{out} is a campaign of the project {name!r}, but {current.folder} has no protocol {scenario!r}: "
+                          "give its own project")
+        return None
+    project.leave()  # its package may have the name of the campaign's
+    recorded = str(said.get("project_folder", ""))
+    for folder in (recorded and Path(recorded), project.enclosing(out.resolve()), current and current.folder):
+        try:
+            if folder and scenario in project.opened(str(folder)).packages:
+                return project.notice(folder)
+        except project.ProjectError:
+            pass
+    where = f", which is not in {recorded} any more" if recorded else ""
+    raise Refused(f"{out} is a campaign of the project {name!r}{where}: add --project and that folder")
 
 
 def commit() -> str:
@@ -94,7 +126,7 @@ def compare(place: Path | str, there: dict, wanted: dict) -> None:
 
 
 def labelled(out: Path) -> tuple[Campaign, Asked]:
-    """Return the campaign that a folder holds and what was last requested of it. Raises Refused."""
+    """Return the campaign that a folder holds and what was last requested of it. Takes its project. Raises Refused."""
     label = out / "campaign.json"
     if out.is_file():
         raise Refused(f"{out} is a file: give a campaign's folder")
@@ -107,8 +139,7 @@ def labelled(out: Path) -> tuple[Campaign, Asked]:
     said = read_json(label)
     if not said:
         raise Refused(f"{label} is damaged: {NO_LABEL}")
-    if said.get("project") and not project.current():
-        raise Refused(f"{out} is a campaign of the project {said['project']!r}: add --project and that folder")
+    take_project(out, said)
     if said.get("version") not in READABLE:
         raise Refused(f"{out} is of version {said.get('version')!r}, but this program reads "
                       f"{' and '.join(map(str, READABLE))}: run the campaign again")
@@ -210,7 +241,7 @@ def committed(out: Path) -> Generator[tuple[Path, Path], None, None]:
 def read_json(path: Path) -> dict:
     """Read a JSON object; {} if the file is missing or is not one."""
     try:
-        return dict(json.loads(path.read_text()))
+        return dict(json_of(document_of(path)))
     except (OSError, ValueError, TypeError):
         return {}
 

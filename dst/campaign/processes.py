@@ -61,15 +61,23 @@ def end_with(parent: Any) -> None:
 
 def write_with_pool(pool: ProcessPoolExecutor, work: Work, ranges: list[Seeds], target: Path | Target, progress: Progress
                     ) -> tuple[list[Part], list[Seeds]]:
-    """Write the ranges. Returns the target's parts, and the ranges that were not written because a worker died."""
+    """Write the ranges, but begin none after one in which several seeds did not end. Returns the target's parts, and the ranges
+    that were not written because a worker died."""
     done, todo, parts = 0, set(ranges), []
     try:
         futures = {pool.submit(write_range, work, seeds, target): seeds for seeds in ranges}
         for future in as_completed(futures):
-            parts += future.result()
+            if future.cancelled():
+                todo.remove(futures[future])
+                continue
+            new, whole = future.result()
+            parts += new
             todo.remove(futures[future])
             done += futures[future][1] - futures[future][0]
             progress(done)
+            if not whole:
+                for other in futures:
+                    other.cancel()
     except BrokenProcessPool:
         pass
     except CampaignError:
@@ -79,8 +87,10 @@ def write_with_pool(pool: ProcessPoolExecutor, work: Work, ranges: list[Seeds], 
     return parts, sorted(todo)
 
 
-def write_range(work: Work, seeds: Seeds, target: Path | Target) -> list[Part]:
-    return write(run_range(work, seeds), seeds, target)
+def write_range(work: Work, seeds: Seeds, target: Path | Target) -> tuple[list[Part], bool]:
+    """Run and write a range. Returns the target's parts, and whether each seed has a row."""
+    table = run_range(work, seeds)
+    return write(table, seeds, target), table.num_rows == seeds[1] - seeds[0]
 
 
 def write(table: pa.Table, seeds: Seeds, target: Path | Target) -> list[Part]:

@@ -1,4 +1,4 @@
-"""Run a range of seeds and make its rows. Safety: each seed has one row, whatever happens in its run."""
+"""Run a range of seeds and make its rows. Safety: each seed that was run has one row, whatever happens in its run."""
 
 import json
 import resource
@@ -13,7 +13,7 @@ import pyarrow as pa
 from highwater.dst.campaign.what import Campaign, CampaignError, Seeds, Work
 from highwater.dst.determinism import doctor
 from highwater.dst.search.reached import Watch
-from highwater.dst.sim.alarm import Hung, alarmed, set_alarm
+from highwater.dst.sim.alarm import MOST_HUNG, Hung, alarmed, set_alarm
 from highwater.dst.simulate import Outcome, many, place_of
 from highwater.dst.version import code_version
 from highwater.traces.event import Event, to_json
@@ -49,7 +49,7 @@ MEMORY_MB = 4_096  # limit for a process
 
 
 def run_range(work: Work, seeds: Seeds) -> pa.Table:
-    """Run the seeds and return one row each, in order.
+    """Run the seeds and return one row each, in order. After MOST_HUNG seeds that do not end, the others get no row.
 
     Must be called in a main thread, because the alarm goes off there. Raises CampaignError."""
     campaign, limit_s = work
@@ -58,6 +58,7 @@ def run_range(work: Work, seeds: Seeds) -> pa.Table:
     todo = range(*seeds)
     rows: list[tuple] = []
     sample: list[Outcome] = []
+    hung = 0
     watch = Watch(campaign.scenario)
     began = time.process_time()
 
@@ -82,10 +83,11 @@ def run_range(work: Work, seeds: Seeds) -> pa.Table:
             set_alarm(limit_s)
 
     with alarmed(), memory_limited():
-        while len(rows) < len(todo):
+        while len(rows) < len(todo) and hung < MOST_HUNG:
             failure = run_until_failure(campaign, todo[len(rows):], each, limit_s, watch)
             if len(rows) < len(todo):
                 add(campaign.strategy, campaign.profile, *failure, *NO_RUN)
+                hung += failure[0] == "timeout"
                 REFINERS.clear()  # an exception may have interrupted a change to them
         for outcome in reversed(sample):
             failure = run_again(campaign, outcome, limit_s)

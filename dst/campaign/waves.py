@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from highwater.dst.campaign.folder import Asked, missing, read
 from highwater.dst.campaign.place import Part, Place, Target
 from highwater.dst.campaign.summary import summarize
-from highwater.dst.campaign.what import Campaign, Seeds, Work
+from highwater.dst.campaign.what import Campaign, Hangs, Seeds, Work
+from highwater.dst.sim.alarm import MOST_HUNG
 
 FIRST_SEEDS = 100  # in a range of the first wave; their time determines the size of the next ranges
 TASK_S = 5.0  # wanted time for a range
@@ -74,12 +75,13 @@ def covers(out: Path, asked: Asked, todo: list[Seeds]) -> Seeds:
     return (asked.seeds[0], failed[asked.stop_after - 1] + 1) if len(failed) >= asked.stop_after else asked.seeds
 
 
-def failures_in(out: Path, seeds: Seeds, wave: Path | None = None) -> int:
-    return read(out, seeds, ["kind"], wave).filter(pc.field("kind") != "").num_rows
+def failures_in(out: Path, seeds: Seeds) -> int:
+    return read(out, seeds, ["kind"]).filter(pc.field("kind") != "").num_rows
 
 
 def waves(work: Work, cut: "Cut", place: Place, engine: Engine, told: Told) -> Iterator[tuple[int, int]]:
-    """Run and commit wave by wave. Yields the number of seeds done, and of those that failed."""
+    """Run and commit wave by wave. Yields the number of seeds done, and of those that failed. Raises Hangs if seeds are left
+    after a wave in which several did not end."""
     done = failed = 0
     told(done, failed)
     while wave := cut.wave():
@@ -89,11 +91,14 @@ def waves(work: Work, cut: "Cut", place: Place, engine: Engine, told: Told) -> I
             return engine(work, wave, target, lambda more: told(done + more, failed))
 
         folder = place.commit(run)
-        failed += failures_in(place.out, (wave[0][0], wave[-1][1]), folder)
+        kinds = read(place.out, (wave[0][0], wave[-1][1]), ["kind"], folder)["kind"].to_pylist()
+        failed += len(kinds) - kinds.count("")
         cut.took(seeds, time.monotonic() - began)
         done += seeds
         told(done, failed)
         yield done, failed
+        if (hung := kinds.count("timeout")) >= MOST_HUNG and (cut.left or len(kinds) < seeds):
+            raise Hangs(f"{hung} seeds did not end within {work.limit_s:g} s each")
 
 
 class Cut:

@@ -4,17 +4,19 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
+from highwater import pages
 from highwater.dst.run_spec import RunSpec
 from highwater.dst.scenarios import DEFAULT
 from highwater.dst.sim.strategies import STRATEGIES
 from highwater.dst.version import code_version
+from highwater.messages import meant
 
 WRONG = ("safety", "refinement", "liveness")  # kinds of failure of the implementation
 UNJUDGED = ("timeout", "memory", "death", "harness", "nondeterminism")  # kinds that say nothing about it
 Seeds = tuple[int, int]  # first, and end (exclusive)
 USUAL = "portfolio"
 GUIDED = "guided"  # the strategy of some campaigns of 0.1.0: their rows are read, but their runs are not made again
-NO_GUIDE = "guided campaigns were taken out in 0.2.0, because they found no mutant sooner, as docs/simulation/zoo.md shows"
+NO_GUIDE = f"guided campaigns were taken out in 0.2.0, because they found no mutant sooner: {pages.named('zoo')}"
 
 
 class CampaignError(Exception):
@@ -23,6 +25,10 @@ class CampaignError(Exception):
 
 class Refused(CampaignError):
     """The request makes no sense, or the folder belongs to something else. Nothing was written."""
+
+
+class Hangs(CampaignError):
+    """Several seeds did not end within their time. Finished waves are kept."""
 
 
 class NoSpark(CampaignError):
@@ -57,7 +63,7 @@ def campaign_of(scenario: str = DEFAULT, mutant: str = "", strategy: str = USUAL
                 faults: str = "") -> Campaign:
     """Make a campaign of the current code. Raises Refused."""
     if strategy not in (USUAL, *STRATEGIES):
-        why = NO_GUIDE if strategy == GUIDED else f"there is no strategy {strategy!r}"
+        why = NO_GUIDE if strategy == GUIDED else f"there is no strategy {strategy!r}{meant(strategy, (USUAL, *STRATEGIES))}"
         raise Refused(f"{why}; the strategies are: {USUAL}, {', '.join(STRATEGIES)}")
     campaign = Campaign(scenario, mutant, strategy, profile, shape, faults, code_version())
     try:

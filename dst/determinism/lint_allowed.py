@@ -17,14 +17,18 @@ class Allowed(NamedTuple):
 
 PURE = "a function of its argument, and of no run"
 MACHINERY = (
-    Allowed("dst/sim/alarm.py", "concurrency", "import signal", "ends a run that does not end; no run that ends sees it"),
+    *(Allowed("dst/sim/alarm.py", hazard, code, "ends a run that does not end; no run that ends sees it") for hazard, code in (
+        ("concurrency", "import signal"), ("time", "monotonic, process_time"), ("cache", "global _ends_s"))),
     *(Allowed("impl/codecs/slatedb/flatbuffer.py", "cache", of, PURE) for of in (
         "@cache slots_of", "unions_of", "found_by", "id_of", "left_out", "layout_of", "id_table", "ulid_of")),
     Allowed("impl/codecs/index/strings.py", "cache", "lru_cache(LATELY)", PURE),
     Allowed("impl/codecs/slatedb/manifest.py", "cache", "lru_cache(LATELY)", PURE),
     Allowed("traces/machines.py", "cache", "@cache node_of", PURE),
     Allowed("impl/layout.py", "cache", "lru_cache(LATELY)", PURE),
+    Allowed("impl/stores/bounds.py", "environment", "import os", "of real stores; a simulated one has no bounds"),
+    Allowed("impl/stores/bounds.py", "time", "import time", "of real stores; a simulated one has no bounds"),
     Allowed("impl/stores/databases.py", "concurrency", "import asyncio", "a real store, of files; it is not simulated"),
+    Allowed("impl/stores/databases.py", "environment", "import os", "a real store, of files; it is not simulated"),
     Allowed("impl/stores/memory.py", "concurrency", "import threading", "a real store, for threads; it is not simulated"),
     Allowed("impl/stores/memory.py", "time", "import time", "a real store, whose objects are as old as they are"),
     Allowed("impl/stores/verified.py", "frames", "last = error", "raised again by the same call"),
@@ -58,6 +62,7 @@ MACHINERY = (
     Allowed("traces/event.py", "cache", "range_of", PURE),
     Allowed("traces/explain/explain.py", "frames", "failing, error", "told once, after the run"),
     Allowed("traces/histories/history.py", "cache", "updates_in", PURE),
+    Allowed("traces/histories/versions.py", "cache", "rows_in", PURE),
     Allowed("traces/recorded/s3log.py", "cache", "NOTHING", "is never written to"),
     Allowed("traces/recorded/systems/template.py", "cache", "self.spot", PURE),
     Allowed("traces/follow.py", "cache", "TOLD", "is never written to: what stands for an event of what a caller is told"),

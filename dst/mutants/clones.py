@@ -131,7 +131,7 @@ async def detach_as(stores: StoreOf, path: str, *, held: bool = True, entry_firs
     gone = []
     for of in latest.external_dbs:
         entries = [(m, clones.entry_in(m, of)) for m in (latest, *old)]
-        if any(entry and clones.in_use(m, entry) for m, entry in entries):
+        if any(entry and m.uses(entry) for m, entry in entries):
             continue
         steps = [lambda of=of: clones.release(stores(of.path), of), lambda of=of: clones.remove(here, of)]
         for step in reversed(steps) if entry_first else steps:

@@ -12,13 +12,13 @@ from highwater.dst.mutants.db_clones import Build, instead
 from highwater.dst.scenario import Mutants
 from highwater.impl.codecs.json.wal import WalManifest
 from highwater.impl.codecs.manifest import Manifest
-from highwater.impl.codecs.slatedb.tables import SstInfo
+from highwater.impl.codecs.slatedb.tables import SstInfo, View
 from highwater.impl.db.claims import is_bottom
 from highwater.impl.db.compactor import DbCompactor, tiered
 from highwater.impl.db.db import Db
 from highwater.impl.db.log import form_of
 from highwater.impl.db.manifest import WrittenManifest
-from highwater.impl.db.merge import Shown, shown, versions
+from highwater.impl.db.merge import Shown, Source, shown, versions
 from highwater.impl.db.pinned import DbReader, Snapshot
 from highwater.impl.db.reader import Reader, State
 from highwater.impl.db.retention import retained
@@ -27,7 +27,7 @@ from highwater.impl.db.ssts import Ssts
 from highwater.impl.db.writes import Op
 from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.layout import key_of_sst
-from highwater.impl.manifests.spans import Span
+from highwater.impl.manifests.spans import Span, meet
 from highwater.impl.protocols import checkpoints
 from highwater.impl.protocols.sequenced_metadata import Committed
 from highwater.impl.protocols.wal_fencing import Known, Wal
@@ -256,6 +256,18 @@ class ForgetsSources(Reader):
             yield l0[:1], runs
 
 
+class StopsAtFirstSst(Reader):
+    """Reads a key from the first SST of a run that may have it, and not from those that go on with its versions."""
+
+    async def of_views(self, views: list[tuple[View, Span | None]], span: Span, key: bytes | None) -> Source:
+        cut, begins = list[tuple[View, Span | None]](), b""
+        for view, visible in views:
+            cut.append((view, meet(visible, Span(begins)) if visible else None))
+            begins = visible.end if visible and visible.end else begins
+        async for rows in super().of_views(cut, span, key):
+            yield rows
+
+
 class MixesManifests(DbReader):
     """Shows the rows of the WAL behind the latest manifest, and the SSTs of the first."""
 
@@ -333,6 +345,8 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "snapshot_shows_latest": ("a scan of a snapshot shows what was written later", reading(ShowsLatest)),
     "filter_says_no": ("a filter says that a key is not in an SST, and it is", reading(FiltersWrongly)),
     "l0_forgotten": ("a read looks into the newest SST of L0 alone", reading(ForgetsSources)),
+    "stops_at_first_sst": ("a read looks for a key in one SST of a run, and its versions go on in the next (slatedb#1367)",
+                           reading(StopsAtFirstSst)),
     "manifests_mixed": ("a reader shows the WAL behind one manifest, and the SSTs of another", instead(reader=MixesManifests)),
     "log_not_seen": ("a durable checkpoint has not seen the WAL", database(SeesNoLog)),
     "compaction_drops_tombstones": ("a compaction drops a tombstone above an older version",
@@ -343,14 +357,14 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
 }
 SEEN = "history:", "call:get", "call:scan"  # what callers saw, or what is there in the end
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
-    **{name: (SEEN, SEEN) for name in BUILDS},
+    **{name: ((*SEEN, "call:", "refinement:rows"), SEEN) for name in BUILDS},
     **db_clones.ORACLES,
-    "no_fence": (("refinement:fence",), ()),
+    "no_fence": (("refinement:fence", "call:open"), ()),
     "uploaded_later": (("refinement:sst",), ("history:",)),
     "inputs_deleted": (("refinement:sst",), ("history:",)),
     "l0_order": ((*SEEN, "call:compact"), SEEN),
     # the WAL may have a gap, which no later writer can replay
     "unheard_write_is_done": ((*SEEN, "call:write", "liveness:open"), (*SEEN, "liveness:open")),
-    "unheard_flush_is_done": ((*SEEN, "refinement:"), SEEN),
+    "unheard_flush_is_done": ((*SEEN, "refinement:", "call:flush"), SEEN),
 }
 MUTANTS = Mutants(BUILDS, ORACLES)

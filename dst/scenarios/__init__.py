@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from highwater import project
+from highwater import messages, project
 from highwater.dst.scenario import Mutants, Scenario, contradiction, contradiction_of_mutants
+from highwater.messages import meant
 
 DEFAULT = "sequenced_metadata_boundary"
 STEMS = project.ours("scenario")
@@ -44,8 +45,8 @@ def checked(part: str, stem: str, name: str, check: Callable[[Any], str], found:
         return
     try:
         wrong = check(found)
-    except Exception as error:
-        wrong = project.raised(error)
+    except (Exception, SystemExit) as error:
+        wrong = messages.mistake(error) or project.raised(error)
     if wrong:
         raise project.ProjectError(f"{project.file_of(part, stem)}: {name}: {wrong}")
 
@@ -60,8 +61,9 @@ def resolved(protocol: str | None = None, scenario: str | None = None) -> str:
     if protocol is None:
         return known(scenario or default())
     if not project.has("scenario", protocol) and not project.is_users(protocol):
-        raise LookupError(f"there is no protocol {protocol!r}; there are: "
-                          + ", ".join(stem for stem in stems() if not named(stem).model))
+        known_protocols = [stem for stem in stems() if not named(stem).model]
+        raise LookupError(f"there is no protocol {protocol!r}{meant(protocol, known_protocols)}; there are: "
+                          + ", ".join(known_protocols))
     if named(protocol).model:
         model = named(protocol).model
         raise LookupError(f"{protocol!r} is a scenario, not a protocol: --protocol {model} --scenario {protocol}")
@@ -84,5 +86,5 @@ def mutants_of(stem: str) -> Mutants:
 def known(stem: str) -> str:
     """Return the stem. Raises LookupError if no scenario has it."""
     if not project.has("scenario", stem) and not project.is_users(stem):
-        raise LookupError(f"there is no scenario {stem!r}; there are: {', '.join(stems())}")
+        raise LookupError(f"there is no scenario {stem!r}{meant(stem, stems())}; there are: {', '.join(stems())}")
     return stem

@@ -339,9 +339,9 @@ async def polled(actors: Actors, client: Client, world: World, service: Service,
     if not update.ByteSize():
         return
     for part in update.completed_jobs:
-        made = results[part.state.name]
-        part.compacted_blocks.CopyFrom(CompactedBlocks(
-            source_blocks={"blocks": jobs.plan(view, part.state.name).source_blocks}, new_blocks=[made]))
+        made, plan = results[part.state.name], jobs.plan(view, part.state.name)
+        assert plan is not None
+        part.compacted_blocks.CopyFrom(CompactedBlocks(source_blocks={"blocks": plan.source_blocks}, new_blocks=[made]))
     await index._proposed(UpdatePlan(term=planned.term, plan_update=update))
 
 

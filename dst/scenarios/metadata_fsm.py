@@ -125,7 +125,8 @@ def callers(actors: Actors, client: Client, world: NodeWorld, number: int) -> di
     """Return the callers of one server, by their names."""
     group, shape = group_of(actors, IndexGroup), actors.shape
     impl = actors.build(world, shape, number)
-    works = {f"writer{n}": writer(actors, client, world, n, group) for n in range(shape.writers)}
+    works: dict[str, Coroutine[Any, Any, None]] = {f"writer{n}": writer(actors, client, world, n, group)
+                                                   for n in range(shape.writers)}
     works |= {f"reader{n}": reader(actors, client, world, n, group) for n in range(shape.readers)}
     works |= {f"worker{n}": Worker(actors, client, world, n, group, impl).work() for n in range(shape.workers)}
     works |= {"clock": clock(actors, client, world, group)} if shape.skew_ms else {}

@@ -31,6 +31,7 @@ from highwater.impl.raft.snapshots import TEMPORARY
 from highwater.impl.raft.state import Config
 from highwater.traces.event import Event
 from highwater.traces.histories.serial import anomalies
+from highwater.traces.nodes import asks
 from highwater.traces.protocols.raft import KEYS, Trace, constants, refiner, step_of
 from highwater.traces.protocols.raft_calls import CALLS
 from highwater.traces.refine import Failure, refiner_of
@@ -160,6 +161,7 @@ async def caller(actors: Actors, client: Client, world: NodeWorld, name: str) ->
         update = f"{name}.{actors.named[me.name]}"
         while True:
             actors.begin(me, update)
+            actors.ask(me, "propose", update.encode())
             call = asked(actors, me, group, group.leader(client.name)).propose(update.encode())
             said = await said_by(CALLS, "propose", world.clock.timeout(CALL_MS, actors.in_time(me, call)),
                                  index=lambda done: str(done.index))
@@ -180,6 +182,7 @@ async def reader(actors: Actors, client: Client, world: NodeWorld, number: int, 
         if not group.busy[client.name]:
             return
         actors.begin(me)
+        actors.ask(me, "read")
         if await read(actors, me, world, asked(actors, me, group, client.name)) != "read":
             await world.clock.sleep_ms(TICK_MS)
 
@@ -205,6 +208,7 @@ async def operator(actors: Actors, client: Client, world: NodeWorld) -> None:
         await world.clock.sleep_ms(1 + actors.choose(me.sites["pause"], 2 * ELECTION_MS))
         target = group.names[actors.choose(me.sites["target"], len(group.names))]
         call = asked(actors, me, group, group.leader(client.name)).transfer(target)
+        actors.ask(me, "transfer", target.encode())
         said = await said_by(CALLS, "transfer", world.clock.timeout(CALL_MS, call))
         actors.tell(me, said.told, b"", keys=said.keys)
 
@@ -226,7 +230,7 @@ def final_check(actors: Actors, events: list[Event]) -> None:
 def moments_of(events: list[Event], shape: Shape) -> set[str]:
     found, terms, last, committed = set(), set(), dict[str, int](), 0
     for e in events:
-        if e.kind == "step":
+        if e.kind == "step" and not asks(e):
             step = step_of(e.body)
             if step.role == "leader":
                 terms.add(step.term)

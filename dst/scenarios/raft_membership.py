@@ -15,6 +15,7 @@ from highwater.dst.scripts.replicated import members as member_scripts
 from highwater.dst.sim.kernel import Client
 from highwater.impl.node_world import NodeWorld
 from highwater.traces.event import Event
+from highwater.traces.nodes import asks
 from highwater.traces.protocols.raft import step_of
 from highwater.traces.protocols.raft_membership import KEYS, Trace, constants, refiner
 from highwater.traces.refine import refiner_of
@@ -68,7 +69,7 @@ def moments_of(events: list[Event], shape: Shape) -> set[str]:
     for e in events:
         if e.kind == "told" and e.op == "changed":
             found.add("members changed")
-        if e.kind != "step":
+        if e.kind != "step" or asks(e):
             continue
         step = step_of(e.body)
         if step.changes:

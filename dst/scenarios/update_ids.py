@@ -25,11 +25,11 @@ from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Policies, Recognised
 from highwater.impl.protocols.update_ids import Session, SessionForgotten, Table, noted
 from highwater.impl.world import World
-from highwater.traces.calls import UNFINISHED
+from highwater.traces.calls import UNFINISHED, own
 from highwater.traces.event import Event
 from highwater.traces.protocols.sequenced_metadata_boundary import CLAIMS, Trace, constants, refiner, update_of
 from highwater.traces.protocols.sequenced_metadata_boundary_calls import CALLS
-from highwater.traces.refine import STUTTER, Match, refiner_of
+from highwater.traces.refine import STUTTER, Match, Refiner, refiner_of
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,10 @@ class SessionTrace(Trace):
     """The trace of writers that may find their session forgotten. Such a writer reads the boundary, and begins its update anew:
     after telling its caller, if the file that it read is ahead of the boundary."""
 
+    def __init__(self, refiner: Refiner, namespace: Any, skew_ms: int = 0):
+        super().__init__(refiner, namespace, skew_ms)
+        self.last_reads: dict[str, tuple[int, int]] = {}  # client -> file and boundary read before its last "forgotten"
+
     def _boundary(self, e: Event, role: str) -> Match:
         usual = super()._boundary(e, role)
         if role != "Writer" or e.op not in ("get", "get_if_changed"):
@@ -83,17 +87,27 @@ class SessionTrace(Trace):
             if e.op in CLAIMS:
                 self._decides(e)
             return super()._told_of(e)
-        file_id = known = 0
-        own = [old for old in self.events[:-1] if old.client == e.client and (old.awaited or old.kind != "applied")]
-        for old in own:
-            if old.op in ("get", "get_if_changed") and old.kind == "applied" and old.body:
-                if old.key == self.namespace.boundary_key:
-                    known = int(old.body)
-                else:
-                    file_id = self.namespace.file_id(old.key) or 0
-        if own[-1].kind != "applied" or own[-1].key != self.namespace.boundary_key or file_id <= known:
+        last, (file_id, known) = self._last_of(e), self._last_reads_of(e.client)
+        if last is None or last.kind != "applied" or last.key != self.namespace.boundary_key or file_id <= known:
             raise self._misled(e, "it has read no file that is ahead of a boundary read after it")
         return self._tells(e, Match(e.client, (STUTTER,), (), lambda a, s, l, s2, l2: l.pc == "Idle"))
+
+    def _last_reads_of(self, client: str) -> tuple[int, int]:
+        """Return the id of the file that a client read last, and the boundary that it read last; 0: it has read none."""
+        file_id = known = -1
+        for old in own(self, client):
+            if old.op == "forgotten":  # what was read before it is known
+                before = self.last_reads.get(client, (0, 0))
+                file_id, known = before[0] if file_id < 0 else file_id, before[1] if known < 0 else known
+            elif old.op in ("get", "get_if_changed") and old.kind == "applied" and old.awaited and old.body:
+                if old.key != self.namespace.boundary_key:
+                    file_id = self.namespace.file_id(old.key) or 0 if file_id < 0 else file_id
+                elif known < 0:
+                    known = int(old.body)
+            if min(file_id, known) >= 0:
+                break
+        found = self.last_reads[client] = max(file_id, 0), max(known, 0)
+        return found
 
     def _decides(self, e: Event) -> None:
         """Follow only the states that agree with a response: a boundary that was read twice has left several."""

@@ -130,14 +130,26 @@ async def expired(alone: Alone) -> None:
 
 
 async def divided(alone: Alone) -> None:
-    """An output has at most so many bytes of rows, unless one key has more. All versions of a key are in one."""
-    await left(alone, [[row(2), row(1), row(1, value=b"1" * 50, key=b"b"), row(1, key=b"c"), row(1, key=b"d")]],
-               recent_snapshot_min_seq=0)
-    await (await made(alone, tiers=Tiers(1, 2), form=Form(68, 0, 64, 2))).compact_once()
+    """An output has at most so many bytes of rows, unless one key has more. All versions of a key are in one. Another form cuts
+    between any two rows, and what has been cut is merged again."""
+    every = [row(3, MERGE), row(2), row(1), row(1, value=b"1" * 50, key=b"b"), row(1, key=b"c"), row(1, key=b"d")]
+    await left(alone, [every], recent_snapshot_min_seq=0)
+    instance = await made(alone, tiers=Tiers(1, 2, 1e9), form=Form(68, 0, 64, 2, False))
+    await instance.compact_once()
+    manifest = await with_sst(alone, (await latest(alone))[1], 8, [row(4)])
+    same(([first_key(manifest, view) for view in manifest.compacted[0].views], await rows_of(alone, manifest)),
+         ([b"a", b"a", b"b", b"c"], [row(4), *every]))
+    await change(alone, lambda _: manifest)
+    instance.options = instance.options._replace(form=Form(68, 0, 64, 2))
+    while await instance.compact_once():
+        pass
     (_, manifest) = await latest(alone)
-    first = {sst.id: sst.info.first_entry for sst in manifest.ssts}
-    same([first[view.sst_id] for view in manifest.compacted[0].views], [b"a", b"b", b"c"])
-    same(len(await rows_of(alone, manifest)), 5)
+    same(([first_key(manifest, view) for view in manifest.compacted[0].views], await rows_of(alone, manifest)),
+         ([b"a", b"b", b"c"], [row(4), *every]))
+
+
+def first_key(manifest: Manifest, view: View) -> bytes | None:
+    return next(sst.info.first_entry for sst in manifest.ssts if sst.id == view.sst_id)
 
 
 async def shared(alone: Alone) -> None:
@@ -301,7 +313,7 @@ async def refused(alone: Alone) -> None:
 
 async def defaults(alone: Alone) -> None:
     """The options have SlateDB's defaults, and name the codecs by its numbers."""
-    same(tuple(Form()), (268_435_456, 0, 4096, 1000))
+    same(tuple(Form()), (268_435_456, 0, 4096, 1000, True))
     same(tuple(Tiers()), (4, 8, 4.0))
     same(tuple(Options()), (5_000, Tiers(), Form(), 900_000, 100))
     same(alone.sent(), [])

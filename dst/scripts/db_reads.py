@@ -35,7 +35,7 @@ from highwater.impl.db.ssts import Ssts
 from highwater.impl.db.wal import WalMissing
 from highwater.impl.errors import NotFound
 from highwater.impl.layout import key_of_sst
-from highwater.impl.manifests.spans import Span
+from highwater.impl.manifests.spans import Malformed, Span, range_of
 from highwater.impl.protocols.db_reader import NotOpen, Options
 
 UUID = "01740ee5-6459-44af-9a45-85deb6e468e3"
@@ -138,6 +138,30 @@ async def views(alone: Alone) -> None:
     same((len(told), await reader.get(b"a", 1), await reader.get(b"e", 1)), (2, None, Shown(b"e", b"4", (), 4, None, None)))
     await alone.real.delete(A)
     await alone.raises(CannotRead, scanned(Reader(alone.real, state)))
+
+
+async def split(alone: Alone) -> None:
+    """Neighbours of a run may share a key, of which all versions are read. Versions that do not descend are damage."""
+    every = [row(b"a", 1), row(b"k", 5, kind=MERGE), row(b"k", 4, kind=MERGE), row(b"k", 3), row(b"k", 2), row(b"m", 1)]
+    manifest = await left(alone, [every[:2], every[2:4], every[4:]])
+    views = tuple(View(sst_id(number), sst_id(number)) for number in (1, 2, 3))
+    reader = Reader(alone.real, State("db", manifest._replace(l0=(), compacted=(Run(0, views),)), []))
+    for seq, value in ((5, b"3+4+5"), (4, b"3+4"), (3, b"3"), (2, b"2")):
+        found = await reader.get(b"k", 1, seq)
+        same((found and found.merged(joined), (await scanned(reader, 1, seq))[b"k"]), (value, value))
+    without = await left(alone, [[row(b"a", 1), row(b"z", 1)], [row(b"k", 2), row(b"m", 1)]])
+    first = views[0]._replace(visible_range=range_of(Span(b"a", b"k\0")))  # it may have the key, and its filter says no
+    reader = Reader(alone.real, State("db", without._replace(l0=(), compacted=(Run(0, (first, views[1])),)), []))
+    found = await reader.get(b"k", 1)
+    same(found and found.value, b"2")
+    wrong = await left(alone, [every[2:4], every[1:2]])
+    other = Reader(alone.real, State("db", wrong._replace(l0=(), compacted=(Run(0, views[:2]),)), []))
+    await alone.raises(DamagedObject, other.get(b"k", 1))
+    await alone.raises(DamagedObject, scanned(other))
+    for spans_ in ((Span(b"a"), Span(b"k", b"l")), (Span(b"k"), Span(b"a"))):
+        several = tuple(View(sst_id(1), sst_id(1), range_of(span)) for span in spans_)
+        wrong = State("db", (await left(alone, [every]))._replace(l0=(), compacted=(Run(0, several),)), [])
+        await alone.raises(Malformed, scanned(Reader(alone.real, wrong)))
 
 
 async def rows(alone: Alone) -> None:
@@ -333,5 +357,5 @@ async def asked(call: Callable[[], Any]) -> Any:
     return call()
 
 
-SCRIPTS: tuple[Script, ...] = (states, elsewhere, moving, views, rows, cold_and_warm, small_ones, written_again, other_places,
-                               long_ends, caches, pinned)
+SCRIPTS: tuple[Script, ...] = (states, elsewhere, moving, views, split, rows, cold_and_warm, small_ones, written_again,
+                               other_places, long_ends, caches, pinned)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from math import ceil, comb, inf
 from typing import NamedTuple
 
+from highwater import project
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import DEFAULT
 from highwater.dst.sim.strategies import STRATEGIES
@@ -44,7 +45,10 @@ def outcomes(strategy: str, seeds: range, build: Build | None = None, by_model: 
 
 def first_failure(strategy: str, campaign: int, cap: int, build: Build | None, by_model: bool, clock: Callable[[], float],
                   scenario: str = DEFAULT) -> First:
-    """Run a campaign up to its first failure. `clock()` returns CPU-seconds of this process. Raises ValueError for a bad cap.
+    """Run a campaign up to its first failure. `clock()` returns CPU-seconds of this process.
+
+    Raises ValueError for a bad cap. Raises ProjectError if the scenario, the mapping or the model raises an exception, because
+    that says nothing of the mutant.
 
     Results cached from the model by earlier campaigns of this process are reused, as in a long campaign."""
     if not 0 < cap <= STRIDE:
@@ -54,6 +58,8 @@ def first_failure(strategy: str, campaign: int, cap: int, build: Build | None, b
         for outcome in outcomes(strategy, range(campaign * STRIDE, campaign * STRIDE + cap), build, by_model,
                                 scenario):
             runs += 1
+            if outcome.kind == "harness":
+                raise project.ProjectError(f"{scenario}, seed {outcome.seed}: {outcome.message}")
             if outcome.kind:
                 signature = outcome.signature
                 break

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from highwater.dst.scenarios import named
+from highwater.dst.sim.alarm import MOST_HUNG
 from highwater.dst.sim.choose import Choice
 from highwater.dst.simulate import Outcome, stalls_ms
 from highwater.dst.world.faults import FATES, LOG_UNIFORM
@@ -42,17 +43,19 @@ class Search(NamedTuple):
     changes: int  # number of possible changes
 
 
-def nearest(outcome: Outcome, run: Callable[[list[Choice]], Outcome], budget: int = BUDGET) -> Search:
-    """Search for passing runs. `run` runs a tape leniently. Other choices are tried only if no change of a fault helps."""
+def nearest(outcome: Outcome, run: Callable[[list[Choice]], Outcome | None], budget: int = BUDGET) -> Search:
+    """Search for passing runs. `run` runs a tape leniently, and returns None if the run does not end. The search ends after a
+    few such runs. Other choices are tried only if no change of a fault helps."""
     found: list[Passing] = []
     changes = sorted(changes_of(outcome), key=lambda change: (change.kind, -change.place))
-    tried, budget = 0, min(budget, 10 + REQUESTS // max(outcome.requests, 1))
+    tried, hung, budget = 0, 0, min(budget, 10 + REQUESTS // max(outcome.requests, 1))
     for kind in (FAULTS, PICKS, TIMES):
         for change in changes if not found else ():
-            if change.kind == kind and tried < budget:
+            if change.kind == kind and tried < budget and hung < MOST_HUNG:
                 tried += 1
                 other = run(without(outcome.tape, change))
-                if not other.kind:
+                hung += other is None
+                if other and not other.kind:
                     found.append(Passing(change, other, parting(outcome.events, other.events)))
     return Search(sorted(found, key=lambda passing: (-passing.parts, passing.change.place)), tried, len(changes))
 

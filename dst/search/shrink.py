@@ -9,10 +9,13 @@ Smaller means fewer requests, then fewer choices that are not the mildest, then 
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
+from highwater.dst.limit import limited
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import named
+from highwater.dst.sim.alarm import MOST_HUNG, Hung
 from highwater.dst.sim.choose import Choice, Lenient
 from highwater.dst.sim.kernel import Event as Waiting
 from highwater.dst.sim.strategies import request_of
@@ -46,6 +49,7 @@ class Shrunk(NamedTuple):
     weights: AnyWeights | None
     before: Outcome
     runs: int
+    hung: int = 0  # runs that did not end within the limit
 
 
 class Steered(Lenient):
@@ -124,30 +128,33 @@ def befalls(site: str, bound: int) -> bool:
 
 
 def shrink(outcome: Outcome, build: Build | None, shape: BaseShape | None = None, weights: AnyWeights | None = None,
-           budget: int = BUDGET) -> Shrunk:
-    """Shrink a failed run in at most `budget` runs, deterministically. `shape` and `weights`: those it was run with.
+           budget: int = BUDGET, limit_s: float = 0) -> Shrunk:
+    """Shrink a failed run in at most `budget` runs, deterministically. `shape` and `weights`: those it was run with. The
+    smaller runs are judged as this one was. With `limit_s` a run that takes longer is given up, and after a few of them no
+    further run is tried. That needs a main thread.
 
     Raises ValueError if the run did not fail, or failed by nondeterminism."""
     if not outcome.kind or outcome.kind == "nondeterminism":
         raise ValueError("there is nothing to shrink: the run has not failed")
-    search = Search(outcome, build, weights, budget)
+    search = Search(outcome, build, weights, budget, limit_s)
     search.start()
     before = None
-    while before != (search.plan, search.size) and search.runs < budget:
+    while before != (search.plan, search.size) and search.may_try():
         before = search.plan, search.size
         for improve in (search.fewer_clients, search.fewer_steps, search.fewer_operations, search.other_orders,
                         search.less_work, search.milder_shape, search.fewer_choices, search.smaller_choices):
             improve()
     if measure(search.best) < measure(outcome):
-        return Shrunk(search.best, search.plan.shape, search.none, outcome, search.runs)
-    return Shrunk(outcome, shape, weights, outcome, search.runs)
+        return Shrunk(search.best, search.plan.shape, search.none, outcome, search.runs, search.hung)
+    return Shrunk(outcome, shape, weights, outcome, search.runs, search.hung)
 
 
 class Search:
-    def __init__(self, outcome: Outcome, build: Build | None, weights: AnyWeights | None, budget: int):
+    def __init__(self, outcome: Outcome, build: Build | None, weights: AnyWeights | None, budget: int,
+                 limit_s: float = 0):
         self.scenario = named(outcome.scenario)
         self.none = self.scenario.no_faults
-        self.build, self.budget, self.runs = build, budget, 0
+        self.build, self.budget, self.runs, self.limit_s, self.hung = build, budget, 0, limit_s, 0
         self.seed, self.strategy, self.wanted = outcome.seed, outcome.strategy, (outcome.kind, outcome.signature)
         self.best, self.size = outcome, measure(outcome)
         self.plan = plan_of(outcome, outcome.shape, ordered=False)
@@ -165,17 +172,25 @@ class Search:
                 if self.attempt(candidate._replace(shape=candidate.shape._replace(audit=audit)), whatever=True):
                     return
 
+    def may_try(self) -> bool:
+        return self.runs < self.budget and self.hung < MOST_HUNG
+
     def attempt(self, plan: Plan, equal: bool = False, whatever: bool = False) -> bool:
         """Run a plan, and continue from it if it is better; with `equal`, also if it is no worse; with `whatever`, at any
         size."""
-        if self.runs >= self.budget or plan in self.seen:
+        if not self.may_try() or plan in self.seen:
             return False
         self.seen.add(plan)
         self.runs += 1
         chooser = Steered(self.seed, plan)
         strategy = self.strategy if plan.order is None else "random"
-        outcome = simulate(Run(self.seed, self.best.scenario, None, strategy, plan.shape, self.none), self.build,
-                           chooser=chooser)
+        run = Run(self.seed, self.best.scenario, None, strategy, plan.shape, self.none, self.best.by_model)
+        try:
+            with limited(self.limit_s) if self.limit_s else nullcontext():
+                outcome = simulate(run, self.build, chooser=chooser)
+        except Hung:
+            self.hung += 1
+            return False
         if (outcome.kind, outcome.signature) != self.wanted:
             return False
         size = measure(outcome)

@@ -3,9 +3,14 @@
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager
+from time import monotonic, process_time
 from types import FrameType
 
 LONGEST_RUN_S = 60.0  # thousands of times a usual run
+WAITS_S = 60.0  # beside its limit: what a run may wait, for the processor or for anything else
+MOST_HUNG = 3  # runs that do not end, after which a command starts no further run
+
+_ends_s = (0.0, 0.0)  # of the run: in the time of the processor, and of the clock
 
 
 class Hung(BaseException):
@@ -24,9 +29,15 @@ def alarmed() -> Generator[None, None, None]:
 
 
 def set_alarm(after_s: float) -> None:
-    """Set the alarm; 0 turns it off. It repeats each second, because a destructor may swallow Hung."""
+    """Set the alarm; 0 turns it off. It raises Hung after this time, or later if the run had the processor for less than half
+    of it: beside many other processes a run gets up to ten times as long, and at most WAITS_S more.
+
+    It repeats each second, for this, and because a destructor may swallow Hung."""
+    global _ends_s
+    _ends_s = (process_time() + after_s / 2, monotonic() + after_s + min(9 * after_s, WAITS_S))
     signal.setitimer(signal.ITIMER_REAL, after_s, 1)
 
 
 def raise_hung(number: int, frame: FrameType | None) -> None:
-    raise Hung
+    if process_time() >= _ends_s[0] or monotonic() >= _ends_s[1]:
+        raise Hung

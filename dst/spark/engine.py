@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from highwater.dst.campaign.place import Part, Target
 from highwater.dst.campaign.rows import SCHEMA, SQL_TYPES
@@ -40,7 +40,8 @@ def task_of(work: Work, ranges: list[Seeds], target: Target | None = None) -> Ca
     parts."""
     module, pairs = shipped(work.campaign.code), list(map(tuple, ranges))
     campaign, limit_s = tuple(work.campaign), work.limit_s
-    kind, fields = type(target), tuple(target or ())  # a worker without highwater could not read the target itself
+    # A target is a tuple of plain values; a worker without highwater could not read the target itself.
+    kind, fields = type(target), tuple(cast("Iterable[Any]", target or ()))
     kinds = kind.__module__, kind.__name__
 
     def rows(batches: Iterable[Any]) -> Iterator[Any]:

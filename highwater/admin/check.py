@@ -1,23 +1,40 @@
 """Checks a database for damage, also while it is in use, and changes nothing.
 
 A database in use changes while it is read: a listed file or an SST that a manifest names may be deleted. So each finding is
-checked a second time, and reported only if it is still there (`judge`).
+checked a second time, and reported only if it is still there (`examine`).
 
 `Finding.level`: "damage" has happened; "danger" will do damage, or hang clients, if it stays; "note" is good to know.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from enum import IntEnum
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
+from highwater import pages
 from highwater.admin import check_clones
-from highwater.admin.database import Database, Place, load, ssts_of
-from highwater.admin.deep import FOOTER, faults_of_ends
-from highwater.admin.findings import LEVELS, Finding, Parent, Parents, referenced
+from highwater.admin.check_numbers import NUMBERS
+from highwater.admin.check_order import ORDER, ORDER_OF_ROWS
+from highwater.admin.check_wal import LOST, WAL, WAL_ROWS
+from highwater.admin.contents import NOTHING, Contents, contents_of, targets_of
+from highwater.admin.database import Aside, Database, Place, Seen, Steps, load, ssts_of
+from highwater.admin.findings import (
+    LEVELS,
+    Finding,
+    Parent,
+    Parents,
+    in_history,
+    listed,
+    referenced,
+    runs_of,
+    sequences,
+    span,
+)
 from highwater.impl.codecs.destroyed import SEALED
-from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.manifest import ManifestCodec
-from highwater.impl.codecs.slatedb.tables import Sst, View
+from highwater.impl.codecs.slatedb.tables import Sst
+from highwater.impl.db.parts import FOOTER
 from highwater.impl.errors import Definite, ListingNeverEnds, NotFound, Unavailable
 from highwater.impl.layout import Namespace
 from highwater.impl.protocols.sequenced_storage import SequencedStorage
@@ -27,35 +44,63 @@ from highwater.impl.world import World
 ENDLESS = 1 << 64  # the size of an SST in a parent that was not looked at
 OPENS = {"manifest": "no client can open the database",
          "compactions": "no compactor can open the database; readers, and writers without a compactor, can"}
-HARM = ("reads of its keys may fail", "its records are lost; no client can open the database")  # of an SST, of a WAL file
+HARM = "reads of its keys may fail"  # of an SST
+
+
+class Depth(IntEnum):
+    """The objects that a check reads."""
+
+    MANIFESTS = 0  # manifests, compactions files and boundaries, and the names and sizes of all other objects
+    ENDS = 1  # also the ends of SSTs and of the WAL to replay
+    BLOCKS = 2  # also every block of every SST and WAL object
+
+
+class Report(NamedTuple):
+    """The result of a check, or of one look at a database."""
+
+    findings: tuple[Finding, ...]  # of a check, the worst first
+    depth: Depth
+    database: Database
+    contents: Contents
 
 
 async def judge(world: World, root: str, wal_at: Place | None = None, deep: bool = False) -> tuple[Finding, ...]:
-    """Return the findings that two looks have in common, the worst first. Raises Unavailable.
-
-    `wal_at`: where the WAL is, if it is elsewhere. `deep`: read the SSTs and the WAL, too.
-    """
-    found = await look(world, root, wal_at, deep)
-    if any(finding.level != "note" for finding in found):
-        again = set(await look(world, root, wal_at, deep))
-        found = [finding for finding in found if finding in again]
-    return tuple(sorted(found, key=lambda finding: (LEVELS.index(finding.level), finding.kind)))
+    """Return the findings of `examine`; `deep` is the depth ENDS. Raises Unavailable, ListingNeverEnds."""
+    return (await examine(world, root, wal_at, Depth.ENDS if deep else Depth.MANIFESTS)).findings
 
 
-async def look(world: World, root: str, wal_at: Place | None, deep: bool) -> list[Finding]:
-    """Read the database once, with its parents, and return all findings."""
-    database = await load(world, root, wal_at)
-    if (database.boundaries["manifest"].value or 0) >= SEALED:
-        return [Finding("note", "destroyed", "gc/manifest.boundary is 2^63-1: the database is destroyed, or about to be",
-                        "no client may use it; `highwater admin destroy --hard` deletes what is left")]
+async def examine(world: World, root: str, wal_at: Place | None = None, depth: Depth = Depth.MANIFESTS,
+                  steps: Steps | None = None) -> Report:
+    """Return the findings that two looks have in common. Raises Unavailable, ListingNeverEnds.
+
+    `wal_at`: where the WAL is, if it is elsewhere. `steps` is called for each object that is read. The second look
+    reads sequenced files that have changed, and objects that were damaged."""
+    seen: Seen = {}
+    first = last = await look(world, root, wal_at, depth, steps, seen=seen)
+    if any(finding.level != "note" for finding in first.findings):
+        last = await look(world, root, wal_at, depth, steps, first.contents, seen)
+    both = {*last.findings}
+    found = (finding for finding in first.findings if finding in both)
+    return last._replace(findings=tuple(sorted(found, key=lambda finding: (LEVELS.index(finding.level), finding.kind))))
+
+
+async def look(world: World, root: str, wal_at: Place | None, depth: Depth, steps: Steps | None = None,
+               known: Contents = NOTHING, seen: Seen | None = None) -> Report:
+    """Read the database once, with its parents, and return all findings. `known`, `seen`: what an earlier look has read."""
+    database = await load(world, root, wal_at, seen, steps)
+    if database.boundaries["manifest"].value == SEALED:  # a file may still be there: a late request has put it
+        sealed = Finding("note", "destroyed", "gc/manifest.boundary is 2^63-1: the database is destroyed, or about to be",
+                         "no client may use it; `highwater admin destroy --hard` deletes what is left")
+        return Report((sealed,), depth, database, NOTHING)
     parents = {}
     for external in database.latest.external_dbs if database.latest else ():
         parents[external.path] = await parent_at(world, external.path)
     now_ms = world.clock.now_ms()
-    faults = await faults_of_ends(world, database, wal_at) if deep else {}
-    return [*(finding for check in CHECKS for finding in check(database, parents, now_ms)),
-            *(Finding("damage", "cut short", f"{key!r}: {fault}", HARM[key.split("/")[-2] == "wal"])
-              for key, fault in faults.items())]
+    targets = targets_of(world, database, parents, wal_at, depth is Depth.BLOCKS) if depth else []
+    contents = await contents_of(targets, depth is Depth.BLOCKS, steps, known)
+    findings = (*(finding for check in CHECKS for finding in check(database, parents, now_ms)),
+                *(finding for check in CHECKS_OF_CONTENTS for finding in check(database, contents)))
+    return Report(findings, depth, database, contents)
 
 
 async def parent_at(world: World, path: str) -> Parent:
@@ -71,7 +116,7 @@ async def parent_at(world: World, path: str) -> Parent:
         raise
     except Definite as error:
         fault = str(error)
-    return Parent(latest, await ssts_of(world, path, []), fault)
+    return Parent(latest, await ssts_of(world, path, Aside([], set())), fault)
 
 
 # ------------------------------------------------------------------------------------------------------ sequenced files
@@ -86,7 +131,7 @@ def there_is_a_manifest(database: Database, parents: Parents, now_ms: int) -> It
 
 
 def files_can_be_read(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
-    for name, files in (("manifest", database.manifests), ("compactions", database.compactions)):
+    for name, files, _ in sequences(database):
         for file in files:
             last = file is files[-1]
             if file.fault:
@@ -101,26 +146,8 @@ def files_can_be_read(database: Database, parents: Parents, now_ms: int) -> Iter
                     "a newer release wrote it; an older one that writes it again silently drops these fields")
 
 
-def ids_are_without_a_gap(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
-    """Check that no id ahead of the boundary is missing.
-
-    Without a boundary, a collector may have left gaps. A file that it leaves below a gap is one that a checkpoint refers to, or
-    did recently.
-    """
-    ever = {one.manifest_id for file in database.manifests if file.value for one in file.value.checkpoints}
-    for name, files in (("manifest", database.manifests), ("compactions", database.compactions)):
-        boundary = database.boundaries[name].value or 0
-        ids = [*([boundary] if boundary else []), *(file.id for file in files if file.id > boundary)]
-        for before, after in pairwise(ids):
-            if after > before + 1 and (boundary or name != "manifest" or before not in ever):
-                yield Finding(
-                    "damage", "gap",
-                    f"{name}: {before} and {after} exist, but no file between them",
-                    f"a client that reads on from {before} takes it for the latest, and forks the history; restore the files")
-
-
 def boundaries_are_behind_the_latest(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
-    for name, files in (("manifest", database.manifests), ("compactions", database.compactions)):
+    for name, files, _ in sequences(database):
         boundary = database.boundaries[name]
         if boundary.value is None:
             yield Finding(
@@ -147,11 +174,11 @@ def nothing_lives_behind_the_boundary(database: Database, parents: Parents, now_
     was put there by a stale writer, in place of a deleted file.
     """
     kept = referenced(database, now_ms)
-    for name, files in (("manifest", database.manifests), ("compactions", database.compactions)):
-        boundary = database.boundaries[name].value or 0
+    for name, files, boundary in sequences(database):
         behind = [file for file in files if file.id <= boundary]
-        for file in behind:
-            if any(later.last_modified_ms < file.last_modified_ms for later in files if later.id > file.id):
+        earliest_ms = [*accumulate((file.last_modified_ms for file in reversed(files)), min)][::-1]  # of it and all later ones
+        for file, later_ms in zip(behind, earliest_ms):
+            if later_ms < file.last_modified_ms:
                 yield Finding(
                     "danger", "stale write",
                     f"{name} {file.id} is at or behind the boundary {boundary}, and younger than a later one",
@@ -183,9 +210,16 @@ def no_strays(database: Database, parents: Parents, now_ms: int) -> Iterator[Fin
             "released clients list it, and may fail or wait forever; move it away")
 
 
+def no_folder_is_in_the_place_of_a_file(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    for key in database.folders:
+        yield Finding(
+            "danger", "folder",
+            f"{key!r} is a folder with the name of a file",
+            "released clients take it for the file, or cannot create the file, and wait forever; move it away")
+
+
 def epochs_do_not_go_back(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
-    readable = [file for file in database.manifests if file.value and file.id > (database.boundaries["manifest"].value or 0)]
-    for before, after in pairwise(readable):
+    for before, after in pairwise(in_history(database)):
         for name in ("writer_epoch", "compactor_epoch", "last_l0_seq", "replay_after_wal_id"):
             if getattr(after.value, name) < getattr(before.value, name):
                 yield Finding(
@@ -193,8 +227,8 @@ def epochs_do_not_go_back(database: Database, parents: Parents, now_ms: int) -> 
                     f"{name} is {getattr(before.value, name)} in manifest {before.id} and {getattr(after.value, name)} in "
                     f"{after.id}",
                     "a fenced client has written, or an old file was restored")
-    if database.latest and database.compactions and database.compactions[-1].value:
-        claimed, known = database.compactions[-1].value.compactor_epoch, database.latest.compactor_epoch
+    if database.latest and database.latest_compactions:
+        claimed, known = database.latest_compactions.compactor_epoch, database.latest.compactor_epoch
         if claimed != known:
             yield Finding(
                 "note", "epochs apart",
@@ -206,12 +240,14 @@ def epochs_do_not_go_back(database: Database, parents: Parents, now_ms: int) -> 
 
 def checkpoints_are_distinct(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
     if database.latest:
-        for name, number in Counter(one.id for one in database.latest.checkpoints).items():
-            if number > 1:
-                places = ", ".join(str(one.manifest_id) for one in database.latest.checkpoints if one.id == name)
+        places: dict[str, list[str]] = {}
+        for one in database.latest.checkpoints:
+            places.setdefault(one.id, []).append(str(one.manifest_id))
+        for name, of in places.items():
+            if len(of) > 1:
                 yield Finding(
                     "damage", "checkpoint twice",
-                    f"checkpoint {name} is {number} times in the latest manifest (for manifests {places})",
+                    f"checkpoint {name} is {len(of)} times in the latest manifest (for manifests {', '.join(of)})",
                     "a write was applied, reported as refused, and repeated; `checkpoint delete` removes both")
 
 
@@ -243,7 +279,7 @@ def ssts_are_there(database: Database, parents: Parents, now_ms: int) -> Iterato
                         "damage", "cut short",
                         f"SST {name} in {home or database.root!r} has {size_bytes:,} bytes, but manifest {file.id} says that "
                         f"it has at least {least_bytes:,}",
-                        HARM[0])
+                        HARM)
             for name, home in missing.items():
                 yield Finding(
                     "damage", "SST missing",
@@ -254,33 +290,27 @@ def ssts_are_there(database: Database, parents: Parents, now_ms: int) -> Iterato
 def end_of(sst: Sst) -> int:
     """Return the bytes that an SST has at least: what follows its data, and its footer."""
     info = sst.info
-    return FOOTER + max(info.index_offset + info.index_len, info.filter_offset + info.filter_len,
-                        info.stats_offset + info.stats_len)
+    return FOOTER.size + max(info.index_offset + info.index_len, info.filter_offset + info.filter_len,
+                             info.stats_offset + info.stats_len)
 
 
 def views_are_whole(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
     if not database.latest:
         return
     known = {sst.id for sst in database.latest.ssts}
-    if unknown := sorted({view.sst_id for view in database.latest.views} - known):
+    if unknown := {view.sst_id for view in database.latest.views} - known:
         yield Finding(
             "damage", "view of nothing",
-            f"the latest manifest has views of SST {', '.join(unknown)}, which it does not list",
+            f"the latest manifest has views of SST {listed(unknown)}, which it does not list",
             "no client can open the database")
-    for where, views in trees(database.latest):
-        twice = sorted(name for name, number in Counter(view.id for view in views).items() if number > 1)
+    for where, views, _ in runs_of(database.latest):
+        twice = [name for name, number in Counter(view.id for view in views).items() if number > 1]
         if twice:
             yield Finding(
                 "danger", "view twice",
-                f"{where} has several views with the id {', '.join(twice)}",
-                "a compaction takes the last of them for all, and the others' keys are lost (docs/operating/findings.md): read "
-                "everything and write it to a new database, with no compactor running")
-
-
-def trees(manifest: Manifest) -> Iterator[tuple[str, tuple[View, ...]]]:
-    yield "L0", manifest.l0
-    for segment in manifest.segments:
-        yield f"L0 of segment {segment.prefix!r}", segment.l0
+                f"L0{where} has several views with the id {listed(twice)}",
+                "a compaction takes the last of them for all, and the others' keys are lost: read everything and write it "
+                f"to a new database, with no compactor running; {pages.named('findings')} explains the bug")
 
 
 def expired_checkpoints_are_gone(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
@@ -290,28 +320,6 @@ def expired_checkpoints_are_gone(database: Database, parents: Parents, now_ms: i
                 "note", "expired checkpoint",
                 f"checkpoint {one.id} of manifest {one.manifest_id} has expired, and is still listed",
                 "what it keeps stays until a collection removes it from the list; a released client may still refresh it")
-
-
-def the_wal_is_whole(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
-    """Check that no WAL file is missing among those to replay."""
-    if not database.latest:
-        return
-    replayed = [one.id for one in database.wal if one.id > database.latest.replay_after_wal_id]
-    expected = range(database.latest.replay_after_wal_id + 1, max([*replayed, database.latest.wal_id_last_seen]) + 1)
-    if missing := sorted(set(expected) - set(replayed)):
-        uri = database.latest.wal_object_store_uri
-        if uri and not database.wal_elsewhere:
-            yield Finding(
-                "note", "WAL elsewhere",
-                f"the manifest says that the WAL is in the store {uri}",
-                "it was not checked; name it with --wal-url")
-            return
-        yield Finding(
-            "damage", "WAL missing",
-            f"of WAL {expected[0]} to {expected[-1]}, which are to be replayed, {span(missing)} are missing",
-            "their records are lost: a client opens the database without them and later ones, or a writer cannot open it" if (
-                replayed or database.wal_elsewhere) else
-            "their records are lost; if the WAL is in another store, name it with --wal-url")
 
 
 def it_is_not_being_deleted(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
@@ -339,13 +347,47 @@ def what_nobody_names(database: Database, parents: Parents, now_ms: int) -> Iter
             "keep reading both versions until they are collected")
 
 
-def span(ids: list[int]) -> str:
-    return str(ids[0]) if len(ids) == 1 else f"{len(ids)} ({ids[0]} to {ids[-1]})"
+def objects_are_whole(database: Database, contents: Contents) -> Iterator[Finding]:
+    """Report the damaged objects, and those that could not be read."""
+    unread = {key: content.not_read for key, content in contents.by_key.items() if content.not_read}
+    for key, content in contents.by_key.items():
+        target = contents.targets[key]
+        if content.fault and target.needed:
+            yield Finding(
+                "damage", "damaged object",
+                f"{key!r}: {content.fault}",
+                HARM if target.wal_id is None else f"{LOST}; no client can open the database")
+        elif content.fault:
+            yield Finding(
+                "note", "damaged object",
+                f"{key!r}: {content.fault}",
+                "the latest state does not need it; the next collection with --data may delete it")
+    if unread:
+        yield Finding(
+            "note", "not read",
+            f"{listed(unread)}: {next(iter(unread.values()))}",
+            "nothing is known of what is in these objects")
 
 
 CHECKS: tuple[Callable[[Database, Parents, int], Iterator[Finding]], ...] = (
-    there_is_a_manifest, files_can_be_read, ids_are_without_a_gap, boundaries_are_behind_the_latest,
-    nothing_lives_behind_the_boundary, no_foreign_files, no_strays, epochs_do_not_go_back, checkpoints_are_distinct,
-    checkpoints_have_their_manifest, expired_checkpoints_are_gone, ssts_are_there, views_are_whole,
-    check_clones.it_is_pinned, check_clones.each_pin_is_needed, the_wal_is_whole, it_is_not_being_deleted, what_nobody_names,
+    there_is_a_manifest, files_can_be_read, *NUMBERS, boundaries_are_behind_the_latest, nothing_lives_behind_the_boundary,
+    no_foreign_files, no_strays, no_folder_is_in_the_place_of_a_file, epochs_do_not_go_back, checkpoints_are_distinct,
+    checkpoints_have_their_manifest, expired_checkpoints_are_gone, ssts_are_there, views_are_whole, *ORDER,
+    check_clones.it_is_pinned, check_clones.each_pin_is_needed, *WAL, it_is_not_being_deleted, what_nobody_names,
 )
+CHECKS_OF_CONTENTS: tuple[Callable[[Database, Contents], Iterator[Finding]], ...] = (
+    objects_are_whole, *WAL_ROWS, *ORDER_OF_ROWS)
+
+
+def summary(report: Report) -> str:
+    """Return what a check has read, as one line."""
+    database, by_key = report.database, report.contents.by_key
+    read = f"{len(database.manifests):,} manifests, {len(database.compactions):,} compactions files and the boundaries"
+    ssts, wal = len(report.contents.ssts), len(report.contents.wal)
+    if report.depth is Depth.MANIFESTS:
+        return f"read {read}; of {len(database.ssts):,} SSTs and {len(database.wal):,} WAL objects only names and sizes"
+    if report.depth is Depth.ENDS:
+        return f"read {read}, and the ends of {ssts:,} SSTs and {wal:,} WAL objects; most blocks were not read"
+    blocks, rows = sum(one.blocks for one in by_key.values()), sum(one.rows for one in by_key.values())
+    return (f"read {read}, and {ssts:,} SSTs and {wal:,} WAL objects whole: {blocks:,} blocks, {rows:,} rows, "
+            f"{sum(target.size_bytes for target in report.contents.targets.values()):,} bytes")

@@ -132,7 +132,7 @@ def check_log(source: Manifest, log: Log, parent: str) -> None:
         raise ValueError(f"the WAL of {parent!r} is in another store ({source.wal_object_store_uri}), which is not copied: "
                          "flush the memtable of the parent, and clone it then")
     if log.missing:
-        raise WalObjectMissing(f"WAL object {log.missing[0]} of {parent!r} is not there, and its rows are in no SST: see "
+        raise WalObjectMissing(f"WAL object {log.missing[0].start} of {parent!r} is not there, and its rows are in no SST: see "
                                "`highwater admin check`. If the WAL is in another store, flush the memtable, and clone then")
 
 

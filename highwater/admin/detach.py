@@ -11,7 +11,7 @@ from highwater.admin.several import Unusable, database_at, stores_of_all
 from highwater.impl.codecs.slatedb.tables import ExternalDb
 from highwater.impl.errors import Indefinite, NotFound
 from highwater.impl.protocols import clones
-from highwater.impl.protocols.clones_manifest import entry_in, in_use, named_by
+from highwater.impl.protocols.clones_manifest import entry_in, named_by
 from highwater.impl.world import World
 
 REFUSALS = several.REFUSALS  # for the sake of safety
@@ -78,7 +78,7 @@ async def uses(stores: clones.StoreOf, path: str) -> Detached:
     removed: list[ExternalDb] = []
     kept: list[Kept] = []
     for entry in latest.external_dbs:
-        own = {user: there for user, manifest in users if (there := entry_in(manifest, entry)) and in_use(manifest, there)}
+        own = {user: there for user, manifest in users if (there := entry_in(manifest, entry)) and manifest.uses(there)}
         ssts = {user: len(named_by(manifest) & {*own[user].sst_ids}) for user, manifest in users if user in own}
         if ssts:
             kept.append(Kept(entry, ssts))

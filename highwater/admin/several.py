@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from highwater.admin.checkpoints import Unreadable
-from highwater.admin.database import NAMES, deleting, ssts_of
+from highwater.admin.database import NAMES, Aside, deleting, ssts_of
 from highwater.admin.gc import ATTEMPTS, PHASES
 from highwater.impl.codecs.destroyed import mark_of
 from highwater.impl.codecs.manifest import Manifest
@@ -18,6 +18,7 @@ from highwater.impl.codecs.slatedb.tables import ExternalDb
 from highwater.impl.db import wal
 from highwater.impl.errors import Definite, NotFound
 from highwater.impl.layout import Namespace, key_of_sst, prefix_of_ssts
+from highwater.impl.manifests.readable import gaps
 from highwater.impl.protocols import destroy
 from highwater.impl.protocols.boundary_object import InvalidBoundary
 from highwater.impl.protocols.checkpoints import CheckpointEnded, CheckpointMissing, NotInitialized, found
@@ -152,7 +153,7 @@ async def check_ssts(stores: Callable[[str], MetadataStore], external_dbs: tuple
                            "listed: see `highwater admin check` of the source")
         if mark := mark_of(owner):
             raise Unusable(of.path, DatabaseDestroyed(mark))
-        there = await ssts_of(stores(of.path).world, of.path, []) if of.sst_ids else {}
+        there = await ssts_of(stores(of.path).world, of.path, Aside([], set())) if of.sst_ids else {}
         if missing := [sst for sst in of.sst_ids if sst not in there]:
             raise Unusable(of.path, f"{reads}, but {missing[0]} is not there ({len(missing)} such): see `highwater admin "
                            "check`")
@@ -172,7 +173,7 @@ class Log(NamedTuple):
 
     seen: tuple[int, ...]
     later: tuple[int, ...]  # which the manifest has not seen
-    missing: tuple[int, ...]
+    missing: tuple[range, ...]  # runs of ids
 
 
 async def log_behind(world: World, path: str, manifest: Manifest) -> Log:
@@ -180,7 +181,7 @@ async def log_behind(world: World, path: str, manifest: Manifest) -> Log:
     there = await wal.ids_after(world.store, Namespace(path, "wal"), manifest.replay_after_wal_id)
     expected = range(manifest.replay_after_wal_id + 1, manifest.wal_id_last_seen + 1)
     return Log(tuple(i for i in there if i in expected), tuple(i for i in there if i >= expected.stop),
-               tuple(sorted({*expected} - {*there})))
+               tuple(gaps(there, expected.start, manifest.wal_id_last_seen)))
 
 
 async def without_rows(world: World, path: str, manifest: Manifest, ids: tuple[int, ...]) -> frozenset[int]:

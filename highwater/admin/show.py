@@ -35,8 +35,8 @@ def as_json(database: Database) -> dict[str, Any]:
     return shown
 
 
-def as_tree(database: Database) -> Tree:
-    tree = Tree(escape(database.root or "database"))
+def as_tree(database: Database, title: str) -> Tree:
+    tree = Tree(escape(title or "database"))
     add_files(tree, "manifest", database.manifests, database)
     if database.latest:
         add(tree.add("latest manifest"), database.latest._asdict())

@@ -166,7 +166,7 @@ async def fences_of(world: World, path: str, manifest: Manifest, later: bool) ->
     ids = (*log.seen, *(log.later if later else ()))
     empty = await without_rows(world, path, manifest, ids)
     if log.missing:
-        raise WalNotCompacted(f"WAL object {log.missing[0]} of {path!r} is not there, so its rows are unknown: flush the "
+        raise WalNotCompacted(f"WAL object {log.missing[0].start} of {path!r} is not there, so its rows are unknown: flush the "
                               "memtable of the database, and see `highwater admin check`")
     if rows := [i for i in ids if i not in empty]:
         without = "" if rows[0] in log.seen else ", or give a checkpoint, which leaves them out, with --source"

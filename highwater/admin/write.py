@@ -7,9 +7,10 @@ from typing import Any
 
 from highwater.admin.rows import text_of
 from highwater.impl.db.db import Db, Options
-from highwater.impl.db.reader import latest_of
+from highwater.impl.db.reader import opened
 from highwater.impl.db.writes import Op, folded
-from highwater.impl.world import World
+from highwater.impl.layout import Namespace
+from highwater.impl.world import World, list_all
 
 OPTIONS = Options(poll_ms=0)
 
@@ -17,12 +18,13 @@ OPTIONS = Options(poll_ms=0)
 async def written(world: World, root: str, ops: list[Op], create: bool, flush: bool) -> dict[str, Any]:
     """Write a batch, and flush it if asked; return its number and the writer's epoch.
 
-    Raises ValueError for a bad batch, CannotRead if there is no database and `create` is off, and what `Db.open`, `Db.write`
-    and `Db.flush` raise. Nothing is written then, unless the error is Indefinite, or the flush failed: the batch is in the WAL.
+    Raises ValueError for a bad batch, CannotRead if there is no database and `create` is off, what `opened` raises, before
+    anybody is fenced, and what `Db.open`, `Db.write` and `Db.flush` raise. Nothing is written then, unless the error is
+    Indefinite, or the flush failed: the batch is in the WAL.
     """
-    folded(ops)  # before anybody is fenced
-    if not create:
-        await latest_of(world.store, root)
+    folded(ops)
+    if not create or await list_all(world.store, Namespace(root, "manifest").prefix):
+        await opened(world.store, root)  # the WAL, too: a writer that cannot replay it must not fence the one before
     db = await Db.open(world, root, OPTIONS)
     try:
         seq = await db.write(ops)

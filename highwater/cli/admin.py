@@ -1,8 +1,10 @@
-"""highwater admin: inspect | history | check | gc | checkpoint | clone | project | union | detach | destroy, for SlateDB
-databases."""
+"""highwater admin: inspect, check and change SlateDB databases."""
 
 import json
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Annotated, Any
 
 import typer
@@ -10,8 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from highwater.cli import checkpoint, derive, destroy
-from highwater.cli.console import complain, console, refuse
+from highwater.cli.console import complain, console, refuse, steps_begun
 from highwater.gate.exits import INTERRUPTED, SAFETY
+
+LINES = 10  # of one kind of finding
+READING_EVERY_S = 60  # between two lines of progress, without a terminal
 
 app = typer.Typer(no_args_is_help=True)
 app.add_typer(checkpoint.app, name="checkpoint")
@@ -45,7 +50,7 @@ def inspect_command(url: Url, sst: Annotated[list[str] | None, typer.Option(
     if as_json:
         print(json.dumps(admin_show.as_json(database), indent=2))
     else:
-        console.print(admin_show.as_tree(database))
+        console.print(admin_show.as_tree(database, whole(url)))
 
 
 @app.command("history")
@@ -67,21 +72,38 @@ def history_command(url: Url, as_json: Json = False) -> None:
 
 @app.command("check")
 def check_command(url: Url, as_json: Json = False, wal_url: WalUrl = None,
-                  deep: Annotated[bool, typer.Option("--deep", help="read SSTs and WAL files, and check their ends")] = False
-                  ) -> None:
+                  deep: Annotated[bool, typer.Option("--deep", help="also read the ends of SSTs and of the WAL to replay: "
+                                                     "footers, indexes, filters")] = False,
+                  full: Annotated[bool, typer.Option("--full", help="also read every block of every SST and WAL object, and "
+                                                     "verify the checksums; no row is printed")] = False,
+                  every: Annotated[bool, typer.Option("--all", help=f"print all findings, not only the first {LINES} of each "
+                                                      "kind")] = False) -> None:
     """Check a database, which may be in use, for damage and for states that stop or harm clients (exit code 10)."""
-    from highwater.admin.check import judge
+    from highwater.admin.check import Depth, examine, summary
 
-    findings = asked(url, judge, True, wal_at(wal_url), deep)
+    depth = Depth.BLOCKS if full else Depth.ENDS if deep else Depth.MANIFESTS
+    with steps_begun("check", READING_EVERY_S) as step:
+        report = asked(url, examine, True, wal_at(wal_url), depth, step)
     if as_json:
-        print(json.dumps([finding._asdict() for finding in findings], indent=2))
-    for finding in () if as_json else findings:
-        console.print(f"{finding.level}: {finding.kind}: {finding.what}: {finding.then}", markup=False)
-    bad = sum(finding.level != "note" for finding in findings)
+        print(json.dumps([finding._asdict() for finding in report.findings], indent=2))
+    else:
+        print_findings(report.findings, url, None if every else LINES)
+    bad = sum(finding.level != "note" for finding in report.findings)
+    if not as_json:
+        console.print(("[red]bad[/]: some things are wrong" if bad else "[green]ok[/]: nothing is wrong in what was read")
+                      + f" ({summary(report)})")
     if bad:
         raise typer.Exit(SAFETY)
-    if not as_json:
-        console.print("[green]ok[/]: nothing is wrong")
+
+
+def print_findings(findings: Sequence[Any], url: str, most: int | None) -> None:
+    """Print a line for each finding, but at most so many of each kind, and then how many more there are."""
+    for (level, kind), same in groupby(findings, key=lambda finding: (finding.level, finding.kind)):
+        lines = [*same]
+        for finding in lines[:most]:
+            console.print(with_paths(f"{level}: {kind}: {finding.what}: {finding.then}", url), markup=False)
+        if most is not None and len(lines) > most:
+            console.print(f"{level}: {kind}: and {len(lines) - most:,} more; --all prints them", markup=False)
 
 
 @app.command("gc")
@@ -98,8 +120,8 @@ def gc_command(url: Url, dry_run: Annotated[bool, typer.Option("--dry-run", help
     if any(finding.kind == "no manifest" for finding in bad):
         asked(url, loaded)  # refuses a place without a database
     if bad:
-        refuse(f"{bad[0].kind}: {bad[0].what}: nothing {'would be' if dry_run else 'was'} collected, because the database has "
-               f"faults; see `highwater admin check {url}`", SAFETY)
+        refuse(f"{bad[0].kind}: {with_paths(bad[0].what, url)}: nothing {'would be' if dry_run else 'was'} collected, because "
+               f"the database has faults; see `highwater admin check {url}`", SAFETY)
     of = gc_data if data else gc
     rows = asked(url, of.planned if dry_run else of.collected, dry_run, min_age_s * 1000)
     if as_json:
@@ -121,6 +143,25 @@ def wal_at(url: str | None) -> Any:
     return asked(url, place) if url else None
 
 
+def whole(url: str) -> str:
+    """Return the path of a database in its bucket, or in the file system, as a user types it."""
+    from highwater.impl.stores.system import place_of
+
+    bucket, root = place_of(url)
+    return root if bucket or not root else f"/{root}"
+
+
+def with_paths(message: str, *urls: str) -> str:
+    """Return a message with the whole paths of these databases. A bad URL has none."""
+    from highwater.impl.stores.system import place_of
+
+    for url in urls:
+        with suppress(ValueError):
+            root = place_of(url)[1]
+            message = message.replace(repr(root), repr(whole(url))) if root else message
+    return message
+
+
 async def loaded(world: Any, root: str) -> Any:
     from highwater.admin.database import load
 
@@ -137,11 +178,13 @@ def asked(url: str, ask: Any, read_only: bool = True, *more: Any, through: tuple
     return answered(url, lambda: open_database(url, read_only), ask, read_only, *more, through=through)
 
 
-def answered(name: str, opened: Any, ask: Any, read_only: bool, *more: Any, through: tuple[type[Exception], ...] = ()) -> Any:
+def answered(name: str, opened: Any, ask: Any, read_only: bool, *more: Any, through: tuple[type[Exception], ...] = (),
+             urls: Sequence[str] = ()) -> Any:
     """Return `await ask(world, where, *more)` for the store and the place that `opened` returns. Refuses an invalid URL and a
     store that fails.
 
-    Errors of the classes `through` are raised. After Ctrl-C it exits with 130."""
+    Errors of the classes `through` are raised. After Ctrl-C it exits with 130. `urls`: of the databases that errors may name.
+    """
     import asyncio
 
     from highwater.impl.errors import StoreError
@@ -163,6 +206,6 @@ def answered(name: str, opened: Any, ask: Any, read_only: bool, *more: Any, thro
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except (ValueError, StoreError) as error:
-        refuse(f"{name}: {error}")
+        refuse(f"{name}: {with_paths(str(error), *urls)}")
     except OSError as error:  # of a local folder
         refuse(f"{name}: {error.strerror}: {error.filename}")

@@ -26,6 +26,7 @@ from highwater.clients.plan import Plan, Unfit, begin, kept
 from highwater.clients.trial import TAKEN, Place, SetupFailed
 from highwater.gate.reports import Ended, as_junit
 from highwater.gate.run import cores
+from highwater.messages import meant
 from highwater.servers import s3
 from highwater.traces.recorded.s3log import read
 from highwater.traces.recorded.systems import template
@@ -106,6 +107,8 @@ def test_command(
             if replay is not None:
                 replayed(settings, replay)
             found = tested(settings, pairs, seed, runs, minutes)
+        except Unfit as error:
+            refuse(str(error))
         except CleanRunFailed as error:
             refuse(f"without any fault: {error} ({folder_of(settings, CLEAN)} has the log and what was printed)")
         except SetupFailed as error:
@@ -199,7 +202,7 @@ def refuse_unfit(plan: Plan) -> None:
         refuse("--endpoint and --bucket belong together: give both, or neither")
     for name in plan.only:
         if name not in (known := [*faults_of(plan.client_timeout_s, plan.hang), HOLD]):
-            refuse(f"--fault {name!r} is unknown; there are {', '.join(known)}")
+            refuse(f"--fault {name!r} is unknown{meant(name, known)}; there are {', '.join(known)}")
     try:
         if plan.pattern and plan.pattern.groups > 1:
             refuse(f"--names {plan.names!r}: it has more than one group")

@@ -8,6 +8,7 @@ import typer
 from highwater.cli import admin
 from highwater.cli.console import console, refuse
 from highwater.gate.exits import INCOMPLETE, SAFETY
+from highwater.gate.extras import install_extra
 from highwater.impl.db.compression import NAMES
 
 
@@ -57,7 +58,7 @@ def asked(url: str, ask: Any, read_only: bool, *more: Any) -> Any:
     try:
         return admin.asked(url, ask, read_only, *more, through=(*REFUSALS, CodecMissing))
     except CodecMissing as error:
-        refuse(f"{url}: {error}", INCOMPLETE)
+        refuse(f"{url}: {error}: {install_extra('codecs')}", INCOMPLETE)
     except REFUSALS as error:
         refuse(f"{url}: {error}", SAFETY)
 

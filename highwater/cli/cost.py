@@ -6,9 +6,10 @@ are shown with the results.
 
 import json
 import time
-import tomllib
+from collections.abc import Callable
 from contextlib import suppress
 from html import escape
+from math import log10
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, NamedTuple
@@ -16,9 +17,10 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from rich.table import Table
 
-from highwater.cli.console import check_writable, console, known_scenario, refuse, steps_shown, write_text
+from highwater.cli.console import announce_names, check_writable, console, known_scenario, refuse, steps_shown, write_text
 from highwater.dst.cost import Cost, Latency, Spread, all_of, dollars, measure
-from highwater.dst.scenarios import stems
+from highwater.dst.scenarios import named, stems
+from highwater.outside import document_of, toml_of
 from highwater.reports.page import ASSETS
 
 INPUTS = Path(__file__).with_name("cost.toml")
@@ -26,7 +28,7 @@ COLOURS = {"list": "#d1495b", "get": "#edae49", "get_range": "#f4d58d", "get_if_
            "create": "#00798c", "update": "#30638e", "put": "#003d5b", "delete": "#bbbbbb"}
 HEAD = ("protocol", "contention", "requests", "by kind", "conflicts", "round trips per conflict", "checks answered 304",
         "latency ms", "$ per million")
-BAR = 22  # height in pixels
+BAR, LEFT, WIDTH = 22, 230, 560  # of a row of a plot, in pixels: its height, the room for its name, its drawing's width
 RUNS = 20  # default number for each protocol and contention; docs/operating/cost.md uses it too
 TIMED = 50  # requests of each kind to a real server
 
@@ -39,16 +41,17 @@ class Inputs(NamedTuple):
 def inputs_of(path: Path) -> Inputs:
     """Read prices and latencies from a TOML file. Refuses a file that lacks a kind of request or holds an invalid value."""
     try:
-        read = tomllib.loads(path.read_text())
+        read = toml_of(document_of(path))
+    except (OSError, ValueError) as error:
+        refuse(f"{path}: {error}")
+    try:
         for table in read.values():
             table.setdefault("get_range", table["get"])  # files of release 0.1 do not have it
         prices = {op: float(read["dollars_per_1000_requests"][op]) for op in COLOURS}
         latencies = {op: Latency(*map(float, read["latency_ms"][op])) for op in COLOURS}
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        refuse(f"{path}: {error}")
     except KeyError as error:
         refuse(f"{path}: {error} is missing; see `{INPUTS.name}` for all names")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError) as error:
         refuse(f"{path}: {error}; write prices as numbers, latencies as [p50, p99]")
     wrong = [op for op, of in latencies.items() if not 0 < of.p50_ms < of.p99_ms] + [op for op, of in prices.items() if of < 0]
     if wrong:
@@ -73,6 +76,7 @@ def cost_command(
     for path in filter(None, (html, as_json)):
         check_writable(path)
     costs = []
+    announce_names((named(name).protocol for name, _ in todo), (name for name, _ in todo), at_once=True)
     with steps_shown("measuring", len(todo)) as show:
         for name, contention in todo:
             show(f"{name}, {contention}")
@@ -84,9 +88,7 @@ def cost_command(
     for row in rows_of(costs, of):
         table.add_row(*(cell.replace(", ", "\n") for cell in row))
     console.print(table)
-    console.print("Counts are measured: mean (p50 / p99) of the requests that the client of one commit sends, in total and by "
-                  "kind. Round trips and latencies are p50 / p99. Latencies and dollars are computed from the inputs in "
-                  f"{inputs.name}. Dollars cover the requests of all clients, including collectors.")
+    console.print(note(inputs.name))
     if html:
         write_text(html, page(costs, of, inputs.name))
         console.print(f"written: {html}")
@@ -97,6 +99,13 @@ def cost_command(
 
 
 # --- the table and the page
+
+def note(inputs: str) -> str:
+    """Return the footnote of the table. `inputs`: the name of the inputs' file."""
+    return ("Counts are measured: mean (p50 / p99) of the requests that the client of one commit sends, in total and by kind. "
+            f"Round trips and latencies are p50 / p99. Latencies and dollars are computed from the inputs in {inputs}. Dollars "
+            "cover the requests of all clients, including collectors.")
+
 
 def contentions(protocols: list[str] | None = None) -> list[tuple[str, str]]:
     """List the (protocol, contention) pairs to measure, in order; all protocols if none is named. Refuses unknown protocols."""
@@ -129,35 +138,64 @@ def document(cost: Cost, of: Inputs) -> dict[str, Any]:
 def page(costs: list[Cost], of: Inputs, inputs: str) -> str:
     """Return the HTML page of the results: the same bytes for the same arguments."""
     table = ["<table><tr>" + "".join(f"<th>{escape(name)}</th>" for name in HEAD) + "</tr>"]
-    table += ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows_of(costs, of)]
+    for row in rows_of(costs, of):
+        cells = [escape(cell).replace(", ", "<br>") if name == "by kind" else escape(cell) for name, cell in zip(HEAD, row)]
+        table.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     key = "".join(f'<span style="background:{colour}"></span>{op}' for op, colour in COLOURS.items()
                   if any(op in cost.kinds for cost in costs))
-    parts = {"$COMMITS": f"{sum(cost.commits for cost in costs):,}", "$INPUTS": escape(inputs), "$KEY": key,
-             "$PLOT": plot(costs), "$TABLE": "\n".join([*table, "</table>"])}
+    parts = {"$COMMITS": f"{sum(cost.commits for cost in costs):,}", "$NOTE": escape(note(inputs)), "$KEY": key,
+             "$REQUESTS": plot(costs, of_requests(costs)), "$LATENCY": plot(costs, of_latency(costs)),
+             "$TABLE": "\n".join([*table, "</table>"])}
     text = ASSETS.joinpath("cost.html").read_text()
     for name, part in parts.items():
         text = text.replace(name, part)
     return text
 
 
-def plot(costs: list[Cost]) -> str:
-    """Draw one bar for each contention as SVG: the requests of a commit, by kind."""
-    widest = max((cost.requests.mean for cost in costs), default=1)
+def plot(costs: list[Cost], draw: Callable[[Cost, int], list[str]]) -> str:
+    """Draw one row for each contention as SVG: its name, and what `draw(cost, y)` returns for it."""
     lines, y = [], 0
     for cost, before in zip(costs, [None, *costs]):
         if not before or before.protocol != cost.protocol:
             y += BAR
             lines.append(f'<text x="0" y="{y - 6}" font-weight="bold">{escape(cost.protocol)}</text>')
-        lines.append(f'<text x="12" y="{y + BAR - 8}">{escape(cost.contention)}</text>')
-        x = 230.0
+        lines += [f'<text x="12" y="{y + BAR - 8}">{escape(cost.contention)}</text>', *draw(cost, y)]
+        y += BAR
+    return f'<svg viewBox="0 0 {LEFT + WIDTH + 110} {y + 4}" width="100%">' + "\n".join(lines) + "</svg>"
+
+
+def of_requests(costs: list[Cost]) -> Callable[[Cost, int], list[str]]:
+    """Return the function that draws the requests of a commit as a bar, by kind."""
+    widest = max((cost.requests.mean for cost in costs), default=1)
+
+    def draw(cost: Cost, y: int) -> list[str]:
+        lines, x = [], float(LEFT)
         for kind, each in cost.kinds.items():
-            width = 560 * each.mean / widest
+            width = WIDTH * each.mean / widest
             lines.append(f'<rect x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="{BAR - 6}" fill="{COLOURS[kind]}">'
                          f"<title>{kind}: {each.mean:.2f}</title></rect>")
             x += width
-        lines.append(f'<text x="{x + 6:.1f}" y="{y + BAR - 8}">{cost.requests.mean:.2f}</text>')
-        y += BAR
-    return f'<svg viewBox="0 0 860 {y + 4}" width="100%">' + "\n".join(lines) + "</svg>"
+        return [*lines, f'<text x="{x + 6:.1f}" y="{y + BAR - 8}">{cost.requests.mean:.2f}</text>']
+
+    return draw
+
+
+def of_latency(costs: list[Cost]) -> Callable[[Cost, int], list[str]]:
+    """Return the function that draws the latency of a commit as a line from p50 to p99, on a logarithmic scale."""
+    most = log10(max(10.0, *(cost.latency_ms.p99 for cost in costs)))
+
+    def draw(cost: Cost, y: int) -> list[str]:
+        p50, p99 = cost.latency_ms.p50, cost.latency_ms.p99
+        low, high = (LEFT + WIDTH * log10(max(1.0, ms)) / most for ms in (p50, p99))
+        middle = y + BAR // 2
+        grid = [f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + BAR}"><title>{10 ** i:,} ms</title></line>'
+                for i in range(int(most) + 1) for x in [LEFT + WIDTH * i / most]]
+        return [*grid, f'<line class="range" x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}"/>',
+                f'<circle class="p50" cx="{low:.1f}" cy="{middle}" r="4"/>',
+                f'<circle class="p99" cx="{high:.1f}" cy="{middle}" r="4"/>',
+                f'<text x="{high + 10:.1f}" y="{y + BAR - 7}">{p50:,.0f} / {p99:,.0f}</text>']
+
+    return draw
 
 
 # --- a real server: indicative times

@@ -1,4 +1,4 @@
-"""highwater db: get | scan | dump-sst | dump-wal | put | delete | compact, for SlateDB databases."""
+"""highwater db: read and write rows of SlateDB databases."""
 
 import json
 import os
@@ -12,6 +12,7 @@ import typer
 from highwater.cli import admin, compact
 from highwater.cli.console import console, refuse, steps_shown
 from highwater.gate.exits import INCOMPLETE
+from highwater.gate.extras import install_extra
 
 app = typer.Typer(no_args_is_help=True)
 app.command("compact")(compact.compact_command)
@@ -168,7 +169,7 @@ def asked(url: str, ask: Any, *more: Any) -> Any:
     try:
         return admin.asked(url, ask, True, *more, through=(CodecMissing,))
     except CodecMissing as error:
-        refuse(f"{url}: {error}", INCOMPLETE)
+        refuse(f"{url}: {error}: {install_extra('codecs')}", INCOMPLETE)
 
 
 # -------------------------------------------------------------------------------------------------------------- output

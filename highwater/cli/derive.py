@@ -16,11 +16,13 @@ New = Annotated[str, typer.Argument(help="the new database, in the same bucket o
 Checkpoint = Annotated[str | None, typer.Option("--source", "-s", help="make it of what this checkpoint keeps, a UUID; without "
                                                 "it, of the latest manifest")]
 Restart = Annotated[bool, typer.Option("--restart", help="begin an unfinished attempt again, for example from another source")]
+Store = Annotated[str | None, typer.Option("--store", help="the folder that clients open as their store, as SlateDB's "
+                                           "LOCAL_PATH: paths of parents begin there [default: as in the sources, or /]")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would be made; nothing is written")]
 
 
-def clone_command(parent: Source, new: New, source: Checkpoint = None, restart: Restart = False, dry_run: DryRun = False,
-                  as_json: Json = False) -> None:
+def clone_command(parent: Source, new: New, source: Checkpoint = None, store: Store = None, restart: Restart = False,
+                  dry_run: DryRun = False, as_json: Json = False) -> None:
     """Clone a database: the clone shares the parent's SSTs, which a checkpoint there keeps, and has a copy of the WAL. Give the
     command again to go on after an error."""
     from highwater.admin.clone import REFUSALS, cloned
@@ -30,14 +32,14 @@ def clone_command(parent: Source, new: New, source: Checkpoint = None, restart: 
     async def ask(world: Any, roots: list[str]) -> Any:
         return await cloned(world, roots, checkpoint, restart, dry_run)
 
-    printed(asked([parent], new, ask, dry_run, REFUSALS), dry_run, as_json)
+    printed(*asked([parent], new, ask, dry_run, REFUSALS, store), dry_run, as_json)
 
 
 def project_command(source: Source, new: New, checkpoint: Checkpoint = None,
                     start: Annotated[str | None, typer.Option(help="the first key")] = None,
                     end: Annotated[str | None, typer.Option(help="the key after the last one")] = None,
                     prefix: Annotated[str | None, typer.Option(help="only keys that begin so")] = None,
-                    restart: Restart = False, dry_run: DryRun = False, as_json: Json = False) -> None:
+                    store: Store = None, restart: Restart = False, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Make a database with the keys of a range, which shares the source's SSTs. The source's WAL must be flushed. A key is
     ASCII, with \\xNN for any other byte."""
     from highwater.admin.rows import span_of
@@ -54,7 +56,7 @@ def project_command(source: Source, new: New, checkpoint: Checkpoint = None,
     async def ask(world: Any, roots: list[str]) -> Any:
         return await united(world, roots[-1], [Part(roots[0], span)], checkpoints, restart, dry_run)
 
-    printed(asked([source], new, ask, dry_run, REFUSALS), dry_run, as_json)
+    printed(*asked([source], new, ask, dry_run, REFUSALS, store), dry_run, as_json)
 
 
 def union_command(databases: Annotated[list[str], typer.Argument(metavar="SOURCE SOURCE.. NEW", help="the databases that it is "
@@ -64,7 +66,7 @@ def union_command(databases: Annotated[list[str], typer.Argument(metavar="SOURCE
                                    ] = None,
                   checkpoints: Annotated[list[str] | None, typer.Option("--source", "-s", help="take what this checkpoint of a "
                                                                         "source keeps, a UUID; may be repeated")] = None,
-                  restart: Restart = False, dry_run: DryRun = False, as_json: Json = False) -> None:
+                  store: Store = None, restart: Restart = False, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Make a database with the rows of several, which have no key in common. It shares their SSTs. Their WALs must be
     flushed."""
     from highwater.admin.unite import REFUSALS, Part, united
@@ -78,7 +80,7 @@ def union_command(databases: Annotated[list[str], typer.Argument(metavar="SOURCE
     async def ask(world: Any, roots: list[str]) -> Any:
         return await united(world, roots[-1], [Part(*one) for one in zip(roots, spans)], wanted, restart, dry_run)
 
-    printed(asked(sources, new, ask, dry_run, REFUSALS), dry_run, as_json)
+    printed(*asked(sources, new, ask, dry_run, REFUSALS, store), dry_run, as_json)
 
 
 def detach_command(url: Url, parent_gone: Annotated[bool, typer.Option("--parent-gone", help="also from parents that have no "
@@ -92,18 +94,18 @@ def detach_command(url: Url, parent_gone: Annotated[bool, typer.Option("--parent
     async def ask(world: Any, roots: list[str]) -> Any:
         return await detached(world, roots[0], parent_gone, dry_run)
 
-    done = asked([url], None, ask, dry_run, REFUSALS)
+    done, base = asked([url], None, ask, dry_run, REFUSALS)
     if as_json:
         kept = [{**one.entry._asdict(), "used_by": one.ssts} for one in done.kept]
         print(json.dumps({"path": done.path, "detached": [one._asdict() for one in done.detached], "kept": kept,
                           "dry_run": dry_run}, indent=2))
     else:
         for one in done.detached:
-            console.print(f"{'would be ' * dry_run}detached from {one.path!r}: checkpoint {one.final_checkpoint_id} there is "
-                          f"{'no longer needed' if dry_run else 'deleted'}", markup=False)
+            console.print(f"{'would be ' * dry_run}detached from {base + one.path!r}: checkpoint "
+                          f"{one.final_checkpoint_id} there is {'no longer needed' if dry_run else 'deleted'}", markup=False)
         for one in done.kept:
             using = ", ".join(f"{user} uses {number} SSTs" for user, number in one.ssts.items())
-            console.print(f"kept: {one.entry.path!r}: {using} there", markup=False)
+            console.print(f"kept: {base + one.entry.path!r}: {using} there", markup=False)
         if not done.kept:
             console.print(f"nothing here {'would need' if dry_run else 'needs'} another database", markup=False)
     if done.kept:
@@ -132,20 +134,20 @@ def spans_of(splits: Sequence[str], sources: int) -> list[Any]:
     return [*(Span(start, end) for start, end in pairwise(keys)), Span(keys[-1])]
 
 
-def printed(made: Any, dry_run: bool, as_json: bool) -> None:
-    """Print what was made, or would be."""
+def printed(made: Any, base: str, dry_run: bool, as_json: bool) -> None:
+    """Print what was made, or would be. `base`: what comes before the paths of databases."""
     if as_json:
         print(json.dumps({**made.as_json(), "dry_run": dry_run}, indent=2))
         return
-    console.print(f"{made.path!r} {'would be ' if dry_run else 'is '}{made.what}"
+    console.print(f"{base + made.path!r} {'would be ' if dry_run else 'is '}{made.what}"
                   + (f": manifest {made.manifest_id} is initialized" if made.manifest_id else ""), markup=False)
     for of in made.external_dbs:
         keeps = f"checkpoint {of.final_checkpoint_id}" if of.final_checkpoint_id else "a new checkpoint"
         if of.sst_ids:
-            console.print(f"  {keeps} in {of.path!r} keeps {len(of.sst_ids)} SSTs", markup=False)
+            console.print(f"  {keeps} in {base + of.path!r} keeps {len(of.sst_ids)} SSTs", markup=False)
         elif of.final_checkpoint_id:
-            console.print(f"  checkpoint {of.final_checkpoint_id} in {of.path!r} is not needed: `highwater admin detach` "
-                          "removes it", markup=False)
+            console.print(f"  checkpoint {of.final_checkpoint_id} in {base + of.path!r} is not needed: `highwater admin "
+                          "detach` removes it", markup=False)
     if not any(of.sst_ids for of in made.external_dbs):
         console.print("  it has no SST: its sources have no flushed rows, or none in the range", markup=False)
     if made.wal_ids:
@@ -156,14 +158,23 @@ def printed(made: Any, dry_run: bool, as_json: bool) -> None:
                       "manifest has not seen: flush its memtable before, if their rows are wanted", markup=False)
 
 
-def asked(urls: list[str], new: str | None, ask: Any, read_only: bool, refusals: tuple[type[Exception], ...]) -> Any:
-    """Return `await ask(world, roots)` for these databases. Exits with 10 where safety refuses, and with 2 for bad input."""
-    from highwater.cli.admin import answered
-    from highwater.impl.stores.system import open_databases
+def asked(urls: list[str], new: str | None, ask: Any, read_only: bool, refusals: tuple[type[Exception], ...],
+          store: str | None = None) -> tuple[Any, str]:
+    """Return `await ask(world, roots)` for these databases, and what comes before their paths. Exits with 10 where safety
+    refuses, and with 2 for bad input."""
+    from highwater.cli.admin import answered, with_paths
+    from highwater.impl.stores.system import locate, open_located
+
+    async def ask_and_tell(world: Any, places: Any) -> tuple[Any, str]:
+        return await ask(world, list(places.roots)), places.base
+
+    def opened() -> Any:
+        places = locate(urls, news, store)
+        return open_located(places, read_only), places
 
     news = [] if new is None else [new]
     name = (*news, *urls)[0]
     try:
-        return answered(name, lambda: open_databases(urls, news, read_only), ask, read_only, through=refusals)
+        return answered(name, opened, ask_and_tell, read_only, through=refusals, urls=(*news, *urls))
     except refusals as error:
-        refuse(f"{name}: {error}", SAFETY)
+        refuse(f"{name}: {with_paths(str(error), *news, *urls)}", SAFETY)

@@ -20,8 +20,7 @@ def destroy_command(url: Url, soft: Annotated[bool, typer.Option("--soft", help=
     """Destroy a database for good. Give the command again to go on, or once the grace is over. A boundary of 2^63-1 stays."""
     from highwater.admin.checkpoints import moment
     from highwater.admin.destroy import REFUSALS, destroyed
-    from highwater.cli.admin import answered
-    from highwater.impl.stores.system import open_databases
+    from highwater.cli.admin import asked
 
     if soft == hard:
         refuse("give --soft or --hard, and not both")
@@ -29,11 +28,11 @@ def destroy_command(url: Url, soft: Annotated[bool, typer.Option("--soft", help=
         refuse("--grace goes with --soft: a hard destroy waits for nothing")
     kind, grace_ms = "soft" if soft else "hard", lifetime_ms(grace, "--grace") or 0
 
-    async def ask(world: Any, roots: list[str]) -> Any:
-        return await destroyed(world, roots[0], kind, grace_ms, dry_run)
+    async def ask(world: Any, root: str) -> Any:
+        return await destroyed(world, root, kind, grace_ms, dry_run)
 
     try:
-        done = answered(url, lambda: open_databases([url], read_only=dry_run), ask, dry_run, through=REFUSALS)
+        done = asked(url, ask, dry_run, through=REFUSALS)
     except REFUSALS as error:
         refuse(f"{url}: nothing is destroyed: {error}", SAFETY)
     if as_json:

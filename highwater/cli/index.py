@@ -269,10 +269,11 @@ async def worked(url: str, places: Mapping[str, Any], files: Any, options: Any, 
     import signal
 
     from highwater.impl.index.compaction.worker import Worker
-    from highwater.impl.stores.system import system_world
+    from highwater.impl.stores.system import Counters, system_world
     from highwater.index.client import Client
 
-    world = system_world(opened(url, new=False))
+    counters = Counters()
+    world = system_world(opened(url, new=False))._replace(metrics=counters)
     try:
         await world.store.list_page("blocks/", "")
     except StoreError as error:
@@ -281,7 +282,7 @@ async def worked(url: str, places: Mapping[str, Any], files: Any, options: Any, 
         worker = Worker(world, client.call, options)
         if once:
             had_job = await worker.once()
-            return None if world.metrics.snapshot().get("index_jobs_failed") else had_job
+            return None if counters.snapshot().get("index_jobs_failed") else had_job
         working = asyncio.ensure_future(worker.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, working.cancel)

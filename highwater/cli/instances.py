@@ -2,10 +2,10 @@
 
 import ast
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from traceback import extract_tb
+from traceback import extract_tb, walk_tb
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -14,9 +14,11 @@ import typer
 from highwater import project
 from highwater.cli.console import STEM, refuse
 from highwater.dst.scenarios import default
-from highwater.model.core import Model, Process, malformed_property
+from highwater.messages import meant
+from highwater.model.core import Model, Process, State, Step, malformed_property, without_client
 from highwater.model.explore.reads import NotPlain
-from highwater.project import raised
+from highwater.outside import quoted
+from highwater.project import raised, type_and_message
 from highwater.traces.recorded.machine import Unfit
 
 Name = Annotated[str, typer.Argument(
@@ -31,11 +33,12 @@ def protocols() -> list[str]:
 
 
 def module_of(name: str = STEM) -> ModuleType:
+    project.leave_for(name)
     if project.has("model", name) or project.is_users(name):
         return checked(project.load("model", name))
     sys.path.insert(0, "")  # so that a module in the working folder can be imported
-    none = (f"there is no model {name!r}; choose one of {', '.join(protocols())}, or a Python module that has Constants and "
-            "model, such as highwater.gate.boundary_peer")
+    none = (f"there is no model {name!r}{meant(name, protocols())}; choose one of {', '.join(protocols())}, or "
+            "a Python module that has Constants and model, such as highwater.gate.boundary_peer")
     if not all(part.isidentifier() for part in name.split(".")):
         refuse(none)
     try:
@@ -57,6 +60,8 @@ def checked(module: ModuleType) -> ModuleType:
         refuse(f"the module {name}: a model has a NamedTuple Constants and a function model(constants)")
     if lacking := [field for field in module.Constants._fields if field not in module.Constants._field_defaults]:
         refuse(f"the module {name}: Constants.{lacking[0]} has no default")
+    if not isinstance(limits := getattr(module, "LIMITS", {}), Mapping):
+        refuse(f"the module {name}: LIMITS is {limits!r}; write a dictionary, name of a constant -> its values")
     return module
 
 
@@ -66,15 +71,14 @@ def of_user(module: ModuleType) -> Generator[None, None, None]:
     of a wrong form, and too large instances. Any other exception is an error of this project, and keeps its traceback."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, TypeError) and str(error).startswith("unhashable type"):
-            refuse(f"the module {module.__name__}: a state holds a mutable value ({error}); make states and choices of ints, "
-                   "strings, tuples and frozensets")
+            refuse(f"the module {module.__name__}: a state holds a mutable value{mutable_part(error)} ({error}); make states "
+                   "and choices of ints, strings, tuples and frozensets")
         file, frames = getattr(module, "__file__", None), extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == file]
         if lines:  # of the user's function, or of one of ours that it calls with a wrong argument
-            refuse(f"the module {module.__name__}: {type(error).__name__}: {' '.join(str(error).split())} "
-                   f"({file}:{lines[-1]})")
+            refuse(f"the module {module.__name__}: {type_and_message(error)} ({file}:{lines[-1]})")
         if isinstance(error, (NotPlain, OverflowError, Unfit)):
             refuse(str(error))
         if isinstance(error, (TypeError, ValueError)) and (form := wrong_form(error)):
@@ -82,12 +86,39 @@ def of_user(module: ModuleType) -> Generator[None, None, None]:
         raise
 
 
-def wrong_form(error: Exception) -> str:
+def mutable_part(error: BaseException) -> str:
+    """Return which field of a state has a mutable value, and which action made it, as an engine's variables say; else ""."""
+    field, action = "", ""
+    for frame, _ in reversed(list(walk_tb(error.__traceback__))):
+        names = frame.f_locals
+        field = field or next(filter(None, map(mutable_field, names.values())), "")
+        if not action and isinstance(names.get("action"), str):
+            process = names.get("process") or names["self"].model.processes[names["p"]]
+            action = f"{process.role}.{names['action']}".lstrip(".")
+        steps = [Step(names["label"], names["successor"])] if {"label", "successor"} <= names.keys() else names.get("trace")
+        for step in steps if isinstance(steps, list) and not action else ():
+            action = action or ".".join(filter(None, step.label[:2])) * bool(mutable_field(step.state))
+    return f": {field}" * bool(field) + f", after {action}" * bool(action)
+
+
+def mutable_field(value: Any) -> str:
+    """Return the first field of a state with a value that has no hash: "Shared.files = [1]"; "" if there is none."""
+    if isinstance(value, State):
+        return next(filter(None, map(mutable_field, (value.shared, *value.locals))), "")
+    if not isinstance(value, tuple) or type(value).__module__.startswith(("highwater.model.core", "highwater.model.explore")):
+        return ""
+    for name, part in getattr(value, "_asdict", dict)().items():
+        try:
+            hash(part)
+        except TypeError:
+            return f"{type(value).__name__}.{name} = {part!r}"
+    return ""
+
+
+def wrong_form(error: BaseException) -> str:
     """Return which action or property has a wrong form, if an engine that took it apart or called it raised this; else ""."""
-    frame = error.__traceback__
-    while frame and frame.tb_next:
-        frame = frame.tb_next
-    names = frame.tb_frame.f_locals if frame else {}
+    frames = list(walk_tb(error.__traceback__))
+    names = frames[-1][0].f_locals if frames else {}
     if callable(names.get("holds")):
         return (f"the property {names['holds'].__name__} cannot be called: {error}; with None it is f(c, shared), with a role "
                 "f(c, shared, local)")
@@ -104,18 +135,19 @@ def constants_of(settings: list[str] | None, protocol: ModuleType | None = None)
     for setting in settings or ():
         name, _, text = setting.partition("=")
         if name not in defaults._fields:
-            refuse(f"there is no constant {name!r}; choose one of {', '.join(defaults._fields)}")
+            refuse(f"there is no constant {name!r}{meant(name, defaults._fields)}; choose one of {', '.join(defaults._fields)}")
         default = getattr(defaults, name)
         try:
             values[name] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: it is deeply nested
             values[name] = text
         if type(values[name]) is not type(default):
-            refuse(f"{setting!r}: the value has a wrong type; the default of {name} is {default!r}, give a value of its type")
+            refuse(f"{quoted(setting)}: the value has a wrong type; the default of {name} is {default!r}, give a value of its "
+                   "type")
         if name in limits and values[name] not in limits[name]:
             told = f"from {limits[name][0]} to {limits[name][-1]}" if isinstance(limits[name], range) else \
                 ", ".join(one or '""' for one in limits[name][:-1]) + f" or {limits[name][-1]}"
-            refuse(f"{setting!r}: {name} must be {told}")
+            refuse(f"{quoted(setting)}: {name} must be {told}")
     return defaults._replace(**values)
 
 
@@ -128,7 +160,7 @@ def made(protocol: ModuleType, constants: Any) -> Model:
     """Return the instance of a module's model. Refuses a function `model` that fails or does not return a valid Model."""
     try:
         model = protocol.model(constants)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         refuse(f"the module {protocol.__name__}: model({constants}) raises {raised(error)}")
     if not isinstance(model, Model):
         refuse(f"the module {protocol.__name__}: model({constants}) returns {model!r}, not a highwater.model.core.Model")
@@ -136,6 +168,33 @@ def made(protocol: ModuleType, constants: Any) -> Model:
         refuse(f"the module {protocol.__name__}: model({constants}) has no process")
     if malformed := malformed_property(model):
         refuse(f"the module {protocol.__name__}: {malformed}")
+    if strange := unknown_role(model, protocol):
+        refuse(f"the module {protocol.__name__}: {strange}")
     for name in model.always.keys() & model.sometimes.keys():
         refuse(f"the module {protocol.__name__}: {name} is both an always and a sometimes property")
     return model
+
+
+def unknown_role(model: Model, protocol: ModuleType) -> str:
+    """Return which property has a role that no client has, with these constants or others; "" if there is none."""
+    missing = without_client(model)
+    if not missing:
+        return ""
+    roles = {process.role for each in others(protocol, model.constants) for process in each.processes}
+    return next((f"the property {name} is of the role {role!r}{meant(role, roles)}, which no client has: there are "
+                 f"{', '.join(sorted(filter(None, roles)))}" for name, role in missing.items() if role not in roles), "")
+
+
+def others(protocol: ModuleType, constants: Any) -> Iterator[Model]:
+    """Yield the models of instances that may have clients of other roles: each constant takes other values, and so do all that
+    are 0 or None, from these constants and from the defaults. Constants that the model refuses are left out."""
+    if constants != (defaults := type(constants)()):
+        yield from others(protocol, defaults)
+    values = constants._asdict()
+    small = {name: 1 for name, value in values.items() if value in (0, None) and value is not False}
+    choices = [*((name, not value) for name, value in values.items() if isinstance(value, bool)), *small.items(),
+               *((name, text) for name, texts in getattr(protocol, "LIMITS", {}).items() for text in texts
+                 if isinstance(text, str))]
+    for changed in ({}, small, *({**small, name: value} for name, value in choices), *(dict([choice]) for choice in choices)):
+        with suppress(Exception):
+            yield protocol.model(constants._replace(**changed))

@@ -1,14 +1,19 @@
 """Define the `highwater` command and its subcommands. Each imports its libraries when it runs."""
 
 import sys
+from io import TextIOWrapper
+from typing import Annotated
 
 import typer
 
+from highwater import __version__
 from highwater.cli import (
     admin,
     client,
     cost,
     db,
+    demo,
+    docs,
     index,
     index_bucket,
     index_letters,
@@ -24,42 +29,62 @@ from highwater.cli.dst import app as dst
 from highwater.cli.model import app as model
 from highwater.cli.project import WithProject
 from highwater.cli.trace import app as trace
-from highwater.gate.exits import INCOMPLETE
+from highwater.gate.exits import INCOMPLETE, INTERRUPTED
 from highwater.gate.extras import install_command
 
 app = typer.Typer(cls=WithProject, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Verify, simulate and check the metadata protocols of databases on object storage.")
+
+
+def print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"highwater {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(version: Annotated[bool, typer.Option("--version", is_eager=True, callback=print_version,
+                                                  help="print the version, and exit")] = False) -> None: ...
+
+
+def add(name: str, group: typer.Typer, subject: str, parent: typer.Typer = app) -> None:
+    """Add a group of verbs. Its help is the subject and the name of every verb, so the group must be complete."""
+    verbs = [verb.name or "" for verb in (*group.registered_commands, *group.registered_groups)]
+    parent.add_typer(group, name=name, help=f"{subject}: {' | '.join(verbs)}")
+
+
+app.command("demo")(demo.demo)
 app.command("new")(new.new)
 app.command("verify")(verify.verify)
 app.command("cost")(cost.cost_command)
-app.add_typer(model.app, name="model", help="explore | walk | step | conform | prove")
-app.add_typer(dst.app, name="dst",
-              help="run | replay | shrink | explain | timeline | export | doctor | lint | zoo | mutate | coverage | exhaust")
-app.add_typer(trace.app, name="trace", help="check: compare a recorded trace with the model | damage: test the checker | "
-                                            "record: log the requests that programs send to an S3 server")
-app.add_typer(client.app, name="client", help="test: try a program that commits through an object store, with faults at each "
-                                              "of its requests")
-app.add_typer(store.app, name="store", help="probe: test a store for every guarantee that the protocols rely on")
-app.add_typer(admin.app, name="admin", help="inspect | history | check | gc | checkpoint | clone | project | union | detach | "
-                                            "destroy: for SlateDB databases in a folder or a bucket")
-app.add_typer(db.app, name="db", help="get | scan | dump-sst | dump-wal: rows of a SlateDB database, read without SlateDB")
-app.add_typer(raft.app, name="raft", help="serve | status | transfer | join | leave | rejoin | recover | check: a replicated "
-              "cluster of processes")
+app.command("docs")(docs.docs)
+add("model", model.app, "States, walks and proofs of a protocol's model")
+add("dst", dst.app, "Simulate an implementation with faults, one run for each seed")
+add("trace", trace.app, "Record the requests of programs to an S3 server, and check traces against the models")
+add("client", client.app, "Try a program that commits through an object store, with faults at each of its requests")
+add("store", store.app, "Test a store for every guarantee that the protocols rely on")
+add("admin", admin.app, "SlateDB databases in a folder or a bucket")
+add("db", db.app, "Rows of a SlateDB database, read and written without SlateDB")
+add("raft", raft.app, "A replicated cluster of processes")
 index.app.command("retention")(index_periods.retention_command)
 index.app.command("rebuild")(index_bucket.rebuild_command)
 index.app.command("report")(index_bucket.report_command)
 index.app.command("story")(index_story.story_command)
-index.app.add_typer(index_letters.app, name="dlq", help="list | readd: blocks that writers could not add")
-app.add_typer(index.app, name="index", help="serve | add | query | labels | tenants | work | status | snapshot | restore | "
-                                              "check | rebuild | report | retention | story | dlq: a metadata index of objects")
-app.add_typer(campaign.app, name="campaign", help="run | resume | status | report | triage | sql | views | tidy: many seeds, "
-                                                           "on Spark or local processes")
+add("dlq", index_letters.app, "Blocks that writers could not add", parent=index.app)
+add("index", index.app, "A metadata index of objects")
+add("campaign", campaign.app, "Run many seeds, on Spark or in local processes, and ask about their rows")
 
 
 def main() -> None:
-    """Run the command line. If a library of an extra is missing, print how to install it and exit with 3."""
+    """Run the command line. If a library of an extra is missing, print how to install it and exit with 3. Ctrl-C before a verb
+    has begun exits with 130. Characters that the output cannot have, as halves of surrogate pairs, are printed as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
     except ModuleNotFoundError as error:
         command = install_command(error)
         if not command:

@@ -16,6 +16,7 @@ from rich.table import Table
 from highwater.cli.console import check_writable, console, refuse, write_text
 from highwater.gate.exits import INCOMPLETE, SAFETY
 from highwater.impl.stores.keys import fault_of
+from highwater.messages import meant
 
 app = typer.Typer(no_args_is_help=True)
 COLOURS = {"pass": "green", "differs but safe": "yellow", "unsafe": "bold red", "not asked": "dim"}
@@ -50,7 +51,7 @@ def probe_command(
     wanted = USES if "all" in (uses or ()) else tuple(uses or PROTOCOLS)
     for use in wanted:
         if use not in USES:
-            refuse(f"--for {use!r} is unknown; choose one of {', '.join(USES)}, all")
+            refuse(f"--for {use!r} is unknown{meant(use, [*USES, 'all'])}; choose one of {', '.join(USES)}, all")
     endpoint_url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     with console.status("asking") as status, ended_as_by_ctrl_c():
         try:

@@ -13,13 +13,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import chain, combinations
 from pathlib import Path
 from threading import Event
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highwater.clients.faults import HOLD, Fault, Placed
 from highwater.clients.findings import CODES, Evidence, Finding
 from highwater.clients.judges import conditional, findings
 from highwater.clients.models import unused_maps
+from highwater.clients.plan import Unfit
 from highwater.clients.trial import Asked, Place, Seen, mutations, seen
+from highwater.outside import json_of, lines_of
 from highwater.recorder.rules import MUTATIONS
 from highwater.traces.recorded.s3log import Request, read
 from highwater.traces.recorded.systems.mapped import Map
@@ -213,12 +215,19 @@ def results(folder: Path) -> Iterator[Result]:
     path = folder / "results.ndjson"
     if not path.exists():
         return
-    for line in path.read_text().splitlines(keepends=True):
-        if line.endswith("\n"):
-            fields = json.loads(line)
-            placed = tuple(Placed(*one) for one in fields["placed"])
-            found = tuple(Finding(kind, why, tuple(numbers)) for kind, why, numbers in fields["findings"])
-            yield Result(**{**fields, "placed": placed, "findings": found, "where": tuple(fields["where"])})
+    with open(path, "rb") as stream:
+        for number, line in enumerate(lines_of(stream), 1):
+            if line.endswith(b"\n"):
+                try:
+                    yield result_of(json_of(line))
+                except (ValueError, KeyError, TypeError) as error:
+                    raise Unfit(f"{path}:{number}: the folder is damaged: {error!r}; give a new one to --out") from None
+
+
+def result_of(fields: dict[str, Any]) -> Result:
+    placed = tuple(Placed(*one) for one in fields["placed"])
+    found = tuple(Finding(kind, why, tuple(numbers)) for kind, why, numbers in fields["findings"])
+    return Result(**{**fields, "placed": placed, "findings": found, "where": tuple(fields["where"])})
 
 
 def fewest(all_results: Iterable[Result]) -> list[Result]:

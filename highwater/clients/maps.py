@@ -1,9 +1,10 @@
 """Read what a user says of a program's keys: `--map 'PATTERN=PROTOCOL'`, or a TOML file with more."""
 
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
+from highwater.messages import meant
+from highwater.outside import document_of, toml_of
 from highwater.traces.recorded.systems.mapped import Map, fit
 from highwater.traces.recorded.systems.template import Unfit
 
@@ -23,8 +24,8 @@ def of_text(text: str) -> Map:
 def of_file(path: Path) -> list[Map]:
     """Return the maps of a file: a table [[map]] for each, with the fields of Map."""
     try:
-        told = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        told = toml_of(document_of(path))
+    except (OSError, ValueError) as error:
         raise Unfit(f"--map {path}: {error}") from None
     tables = told.get("map")
     if told.keys() != {"map"} or not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
@@ -36,7 +37,7 @@ def of_table(name: str, table: dict[str, object]) -> Map:
     fields = {field: bool if field == "chained" else str for field in Map._fields}
     for field, value in table.items():
         if field not in fields:
-            raise Unfit(f"{name}: {field} is unknown; there are {', '.join(fields)}")
+            raise Unfit(f"{name}: {field} is unknown{meant(field, fields)}; there are {', '.join(fields)}")
         if type(value) is not fields[field]:
             raise Unfit(f"{name}: {field} is {value!r}, and not a {fields[field].__name__}")
     if not {"keys", "protocol"} <= table.keys():

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from highwater.clients.faults import HOLD, Fault, faults_of
 from highwater.clients.trial import Asked, Words
+from highwater.outside import document_of, json_of
 from highwater.traces.recorded.systems.mapped import Map
 
 FILE = "test.json"
@@ -63,10 +64,10 @@ def begin(folder: Path, plan: Plan) -> None:
 def kept(folder: Path) -> Plan:
     """Return the plan of a campaign's folder. Raises Unfit if there is none."""
     try:
-        fields: dict[str, Any] = json.loads((folder / FILE).read_text())
+        fields: dict[str, Any] = json_of(document_of(folder / FILE))
         for name in ("check", "setup", "reopen", "hints", "only"):
             fields[name] = tuple(fields[name])
         fields["maps"] = tuple(Map(*one) for one in fields["maps"])
         return Plan(**{**fields, "clients": {name: tuple(words) for name, words in fields["clients"].items()}})
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise Unfit(f"{folder} is no folder of `highwater client test`: {error}") from None

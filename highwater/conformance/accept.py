@@ -6,14 +6,14 @@ is the author's claim. Comments and layout of the file stay.
 
 import json
 import re
-import tomllib
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from highwater import project
-from highwater.conformance.conform import Result, conform, model_of
-from highwater.model.explore.tabulated import explore
+from highwater.conformance.conform import Result, Searched, conform, model_of, search
+from highwater.model.core import Model, Progress
+from highwater.outside import toml_of
 from highwater.specs.fizzbee.check import Fizz
 from highwater.specs.runs import Row, rows_of, silent
 
@@ -33,26 +33,28 @@ class Accepted(NamedTuple):
     changed: bool
 
 
-def found_in(row: Row) -> Row:
-    """Return the row with the figures of the model. Raises ValueError."""
-    model = model_of(row)
-    counted = explore(model._replace(always={}, sometimes={}))
-    idle = {f"{role}.{action}".lstrip(".") for role, action in counted.idle(model)}
+def with_figures(row: Row, model: Model, searched: Searched) -> Row:
+    """Return the row with the figures of the model."""
+    explored, counted = searched
+    if counted is None:  # the search ended at the violation
+        return row
     if row.how == "live":  # nothing else of it is compared
         return row._replace(states=counted.states)
-    found, said = explore(model), silent(row.spec, model.constants._asdict())
-    never, never_fires = row.never if found.violated else found.never, idle - said
-    return row._replace(states=counted.states, never=never,
+    idle = {f"{role}.{action}".lstrip(".") for role, action in counted.idle(model)}
+    never_fires = idle - silent(row.spec, model.constants._asdict())
+    return row._replace(states=counted.states, never=row.never if explored.violated else explored.never,
                         silent=row.silent if set(row.silent) == never_fires else tuple(sorted(never_fires)))
 
 
-def accepted(row: Row, fizz: Fizz | None, cache: bool = True) -> Accepted:
+def accepted(row: Row, fizz: Fizz | None, cache: bool = True, progress: Progress | None = None) -> Accepted:
     """Compare spec and model as `conform` does, with the figures of the model in place of the row's."""
     try:
-        new = found_in(row)
+        model = model_of(row)
+        searched = search(row, model, fizz is None, progress=progress)
+        new = with_figures(row, model, searched)
     except ValueError as error:
         return Accepted(row, Result(row, False, "spec", "", str(error)), False)
-    return Accepted(new, conform(new, fizz, cache=cache), new != row)
+    return Accepted(new, conform(new, fizz, model, cache, searched, progress), new != row)
 
 
 def write(changed: list[Row]) -> list[Path]:
@@ -117,8 +119,8 @@ def with_field(block: list[str], name: str, value: str) -> list[str]:
 
 def is_whole(text: str) -> bool:
     try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        toml_of(text)
+    except ValueError:
         return False
     return True
 
@@ -132,7 +134,7 @@ def literal(value: int | tuple[str, ...]) -> str:
 def holds(text: str, row: Row) -> bool:
     """Tell whether a table has this row."""
     try:
-        found = next(entry for entry in tomllib.loads(text)["run"] if entry["id"] == row.id)
+        found = next(entry for entry in toml_of(text)["run"] if entry["id"] == row.id)
     except (ValueError, StopIteration):
         return False
     usual = {"never": (), "silent": ()}

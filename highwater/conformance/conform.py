@@ -8,8 +8,9 @@ from typing import NamedTuple
 from highwater import project
 from highwater.conformance.covering import covering
 from highwater.conformance.difference import compare, described, differing, label_text, property_read, short
-from highwater.model.core import Exploration, Model, Step, malformed_property, without_client
-from highwater.model.explore.tabulated import explore
+from highwater.messages import meant
+from highwater.model.core import Bounds, Exploration, Model, Progress, Step, malformed_property, without_client
+from highwater.model.explore.auto import explore
 from highwater.model.liveness import Lasso, eventually
 from highwater.specs.fizzbee.check import Fizz
 from highwater.specs.fizzbee.errors import FizzError, SpecError
@@ -28,35 +29,60 @@ class Result(NamedTuple):
     message: str
 
 
+class Searched(NamedTuple):
+    """The results of searching the row's model. Both are one search unless a property fails."""
+
+    explored: Exploration  # up to a violation
+    counted: Exploration | None  # the whole graph, also past violations; None: the row does not ask for it
+
+
 def model_of(row: Row, **constants: object) -> Model:
-    """Make the model of a row. Raises ValueError for a constant that the model does not have."""
+    """Make the model of a row. Raises ValueError for a constant that the model does not have, and for what is no Model."""
     module = project.load("model", row.stem)
     unknown = [name for name in {**row.constants, **constants} if name not in module.Constants._fields]
     if unknown:
         file = short(project.file_of("model", row.stem))
-        raise ValueError(f"{file} has no constant {unknown[0]}, which the run {row.id} sets")
-    return module.model(module.Constants(**{**row.constants, **constants}))
+        raise ValueError(f"{file} has no constant {unknown[0]}{meant(unknown[0], module.Constants._fields)}, which the run "
+                         f"{row.id} sets")
+    model = module.model(module.Constants(**{**row.constants, **constants}))
+    if not isinstance(model, Model):
+        raise ValueError(f"{short(project.file_of('model', row.stem))}: model(..) returns {model!r}, not a highwater.Model")
+    return model
 
 
-def conform(row: Row, fizz: Fizz | None, model: Model | None = None, cache: bool = True) -> Result:
+def conform(row: Row, fizz: Fizz | None, model: Model | None = None, cache: bool = True, searched: Searched | None = None,
+            progress: Progress | None = None) -> Result:
     """Run one row on FizzBee and on the model, and compare the results. `fizz`: None if the protocol has no .fizz; then the row
-    is compared with the model alone."""
+    is compared with the model alone. `searched`: what `search` found, if it has run."""
     judge = {"graph": whole, "check": verdicts, "guided": verdicts, "live": live}[row.how]
     try:
         model = model or model_of(row)
-        if wrongly := malformed_property(model) or unjudged(row, model):
+        if wrongly := malformed_property(model) or misnamed(row, model) or unjudged(row, model):
             return wrong(row, "spec", wrongly)
     except ValueError as error:
         return wrong(row, "spec", str(error))
     if fizz is None:
-        return alone(row, model)
+        return alone(row, model, searched or search(row, model, True, most(row) + 1, progress))
     try:
-        differing = unlike_constants(row, model)
-        return wrong(row, "spec", differing) if differing else judge(row, fizz, model, cache)
+        if differing := unlike_constants(row, model):
+            return wrong(row, "spec", differing)
+        return judge(row, fizz, model, cache, searched or search(row, model, False, most(row) + 1, progress))
     except (ValueError, SpecError) as error:
         return wrong(row, "spec", str(error))
     except FizzError as error:
         return wrong(row, "harness", str(error))
+
+
+def misnamed(row: Row, model: Model) -> str:
+    """Return which property of the row the model does not have; "" if it has all."""
+    of_kind = {"violates": {**model.always, **model.eventually}, "eventually": model.eventually, "never": model.sometimes}
+    for field, known in of_kind.items():
+        names = getattr(row, field)
+        for name in (names,) if isinstance(names, str) else names:
+            if name and name not in known:
+                return (f"{table(row)}: {field} of the run {row.id} names {name!r}{meant(name, known)}, and the model has "
+                        f"{', '.join(known) or 'none'}")
+    return ""
 
 
 def unjudged(row: Row, model: Model) -> str:
@@ -85,27 +111,26 @@ def unlike_constants(row: Row, model: Model) -> str:
     return "\n".join(lines)
 
 
-def alone(row: Row, model: Model) -> Result:
+def alone(row: Row, model: Model, searched: Searched) -> Result:
     """Compare a row with the model, without FizzBee."""
-    counted = count(row, model)
-    if unlike := unlike_count(row, counted):
+    explored, counted = searched
+    if counted and (unlike := unlike_count(row, counted)):
         return wrong(row, "spec", unlike)
     if row.how == "live":
-        if row.eventually not in model.eventually:
-            return wrong(row, "spec", f"the model has no eventually property {row.eventually}")
         lasso = eventually(model, [row.eventually])[row.eventually]
         if bool(lasso) != bool(row.violates):
             return wrong(row, "liveness", f"the model: {around(lasso) if lasso else 'PASSED'}",
                          f"{table(row)} expects: {expected(row)}")
     else:
-        if unlike := unlike_verdict(row, explore(model)):
+        if unlike := unlike_verdict(row, explored):
             return wrong(row, "safety", *unlike)
-        if unlike := unlike_silence(row, model, counted):
+        if counted and (unlike := unlike_silence(row, model, counted)):
             return wrong(row, "spec", unlike)
-    return Result(row, True, "", f"{counted.states:,} states, {row.expect} as expected, by the model alone", "")
+    states = f"{counted.states:,} states" if counted else f"{len(explored.trace) - 1} steps to the violation"
+    return Result(row, True, "", f"{states}, {row.expect} as expected, by the model alone", "")
 
 
-def whole(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
+def whole(row: Row, fizz: Fizz, model: Model, cache: bool, searched: Searched) -> Result:
     """Compare the graphs, then the verdicts."""
     try:
         checked, graph = fizz.explored(row.path, row.constants, cache=cache)
@@ -114,7 +139,7 @@ def whole(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
     compared = compare(row, model, graph)
     if compared.difference:
         return wrong(row, "spec", described(row, model, compared.difference), figure="graphs differ")
-    result = verdicts(row, fizz, model, cache, checked)
+    result = verdicts(row, fizz, model, cache, searched, checked)
     return result._replace(figure=f"{compared.states:,} states, {compared.edges:,} edges equal") if result.ok else result
 
 
@@ -123,9 +148,18 @@ def most(row: Row) -> int:
     return 2 * row.states + 1000
 
 
-def count(row: Row, model: Model) -> Exploration:
-    """Explore the whole graph, also past violations. The search stops at more than `most` states."""
-    return explore(model._replace(always={}, sometimes={}), max_states=most(row) + 1)
+def search(row: Row, model: Model, alone: bool, states: int | None = None, progress: Progress | None = None) -> Searched:
+    """Explore the row's model up to a violation, and count its whole graph. Both stop at `states` states. A row that must fail
+    and has no number of states is not counted if there is no FizzBee to compare the graph with."""
+    counts = not (alone and row.expect == "FAILED" and row.how != "live" and not (row.states or row.silent))
+    bounds, unjudged = Bounds(states=states), model._replace(always={}, sometimes={})
+    if row.how == "live":  # the verdict on its property comes from model/liveness.py
+        counted = explore(unjudged, bounds, progress)
+        return Searched(counted, counted)
+    explored = explore(model, bounds if counts else None, progress)
+    if not counts:
+        return Searched(explored, None)
+    return Searched(explored, explore(unjudged, bounds, progress) if explored.violated else explored)
 
 
 def table(row: Row) -> str:
@@ -172,13 +206,13 @@ def unlike_silence(row: Row, model: Model, counted: Exploration) -> str:
     return "\n".join(lines)
 
 
-def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool, checked: CheckResult | None = None) -> Result:
+def verdicts(row: Row, fizz: Fizz, model: Model, cache: bool, searched: Searched, checked: CheckResult | None = None) -> Result:
     """Compare the verdicts on the `always` properties with each other and with the table of runs. `checked` is FizzBee's, if it
     has run."""
-    counted = count(row, model)
+    explored, counted = searched
+    assert counted is not None  # where there is a FizzBee, every row is counted
     if unlike := unlike_count(row, counted):
         return wrong(row, "spec", unlike)
-    explored = explore(model)
     ours, steps = explored.violated or "", [label_text(step.label) for step in explored.trace[1:]]
     if row.how == "guided":
         result = driven(row, fizz, explored, cache) if ours else shown(row, fizz, model, explored, cache)
@@ -261,11 +295,9 @@ def shown(row: Row, fizz: Fizz, model: Model, explored: Exploration, cache: bool
 
 # --- `eventually`
 
-def live(row: Row, fizz: Fizz, model: Model, cache: bool) -> Result:
+def live(row: Row, fizz: Fizz, model: Model, cache: bool, searched: Searched) -> Result:
     """Compare the verdicts on one `eventually` property, under the same fairness."""
-    name, counted, fair = row.eventually, count(row, model), fair_actions(row.path.read_text())
-    if name not in model.eventually:
-        return wrong(row, "spec", f"the model has no eventually property {name}")
+    name, counted, fair = row.eventually, searched.explored, fair_actions(row.path.read_text())
     roles = {p.role for p in model.processes}
     differing = sorted(f"{role}.{action}" for role in roles for action in fair.get(role, set()) ^ model.fair.get(role, set()))
     if differing:

@@ -18,6 +18,7 @@ from highwater.conformance.guided import Guided, TooLarge, guided
 from highwater.dst.run_spec import Run
 from highwater.dst.scenarios import mutants_of, named
 from highwater.dst.simulate import Outcome, simulate
+from highwater.messages import meant
 from highwater.specs.fizzbee.check import Fizz
 
 PROTOCOLS = project.ours("judge")
@@ -45,7 +46,9 @@ class Rate(NamedTuple):
 def own(scenario: str) -> ModuleType:
     """Return the module of a protocol's own part. Raises LookupError if it has none."""
     if not project.has("judge", scenario):
-        raise LookupError(f"FizzBee cannot judge runs of {scenario!r}; choose one of {', '.join(project.stems('judge'))}")
+        stems = project.stems("judge")
+        raise LookupError(f"FizzBee cannot judge runs of {scenario!r}{meant(scenario, stems)}; choose one of "
+                          f"{', '.join(stems)}")
     return project.load("judge", scenario)
 
 

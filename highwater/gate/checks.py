@@ -8,14 +8,27 @@ same, and so are those of other protocols.
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from highwater import project
+from highwater import pages, project
 from highwater.gate import damage, mutants, mutation, proofs, refinements, simulation, specs
 from highwater.gate.exits import INCOMPLETE
 from highwater.gate.rows import Check, failed, said
 from highwater.gate.sizes import Size
 
 USED = (  # each may import those before it
-    "model", "impl", "mapping", "scenario", "mutants", "proof", "refinement", "inheritance", "checks")
+    "model", "impl", "mapping", "scenario", "mutants", "proof", "refinement", "inheritance", "checks", "recorded", "damage",
+    "judge")
+
+SPEC_FILE = "spec.fizz"
+OPTIONAL = {  # part that a user's protocol may lack -> what no check shows without it, and the topic of the page about it
+    "proof": ("that a safety property holds for any number of clients", "proof"),
+    "refinement": ("that the model refines a more abstract one", "project"),
+    "inheritance": ("that a refinement holds for any number of clients", "project"),
+    "recorded": ("compares the log of a real client's requests with the model", "strangers"),
+    "damage": ("shows that damaged traces are noticed", "trace-damage"),
+    "judge": ("lets FizzBee judge simulated runs", "project"),
+    "checks": ("is of the project's own making", "project"),
+    SPEC_FILE: ("compares the model with a second description", "project"),
+}
 
 
 def of_protocol(protocol: str, size: Size, has_scenario: bool) -> Iterator[Check]:
@@ -79,6 +92,19 @@ def listed(protocol: str, part: str, checks: Iterable[Check]) -> Iterator[Check]
         yield from checks
     except Exception as error:  # of a user's module, which may lack a name or lists its own checks
         yield Check(protocol, part, "its checks can be listed", said, tuple(failed(error)[:3]))
+
+
+def absent_parts(protocols: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each check that users' protocols lack because a part is not there: the protocols, and how to add it."""
+    mine = [protocol for protocol in protocols if project.is_users(protocol)]
+    for part, (what, where) in OPTIONAL.items():
+        if lacking := [protocol for protocol in mine if not has_part(part, protocol)]:
+            file = part if "." in part else f"{part}.py"
+            yield f"no {file} ({', '.join(lacking)}), so no check {what}. To add it: {pages.named(where)}"
+
+
+def has_part(part: str, protocol: str) -> bool:
+    return project.spec(protocol, ".fizz").is_file() if part == SPEC_FILE else project.has(part, protocol)
 
 
 def missing(protocol: str, broken: dict[str, Exception]) -> Iterator[Check]:

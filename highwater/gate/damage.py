@@ -1,7 +1,7 @@
 """Check the checker of a protocol's traces: no damaged trace passes without a reason. Make the good traces for that."""
 
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
@@ -13,6 +13,7 @@ from highwater.gate.exits import HARNESS
 from highwater.gate.rows import Check, Found
 from highwater.traces.damage.kills import Good, measure
 from highwater.traces.damage.protocols import knowledge
+from highwater.traces.damage.responses import Roles, roles_of
 
 SEEDS = range(40)  # also for docs/checking/trace-damage.md
 
@@ -41,7 +42,13 @@ def simulated(seeds: Iterable[int], stem: str = DEFAULT) -> Iterator[Good]:
             raise ValueError(f"seed {seed} is no good trace: it fails with {outcome.signature}: {outcome.message}")
         if not (outcome.shape.sdk or outcome.shape.broken):
             yield Good(f"seed {seed}", outcome.events, partial(of.judge, outcome.shape), least_ms(outcome.shape), of.told,
-                       knowledge(stem))
+                       knowledge(stem), partial(roles, stem))
+
+
+@cache
+def roles(stem: str) -> Roles:
+    """Return the responses that each role receives in the runs of SEEDS."""
+    return roles_of(simulate(Run(seed, stem)).events for seed in SEEDS)
 
 
 def least_ms(shape: Any) -> int:

@@ -21,10 +21,10 @@ def checks(size: Size) -> Iterator[Check]:
     yield Check(GROUP, "simulation", "all statements of the protocols are executed, or have a reason", executed, (LEAST, MOST),
                 weight=25)
     yield Check(GROUP, "model", "projection and union of every small database", functions, weight=20)
-    yield Check(GROUP, "proof", "facts about spans, for any keys", spans)
+    yield Check(GROUP, "proof", "facts about spans, for any keys", spans, tools=("z3",))
     yield from mutation.shared_checks(GROUP, size.deep)
     yield Check(GROUP, "campaign", f"{size.campaign:,} seeds on Spark, the same rows as here", on_spark, (size.campaign,),
-                ("java",), weight=60)
+                ("pyspark", "pyarrow", "java"), weight=60)
 
 
 def engines() -> Found:

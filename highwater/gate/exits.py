@@ -14,7 +14,7 @@ SPEC = 16  # the spec's graph is not the model's
 PROOF = 17
 INTERRUPTED = 130  # Ctrl-C
 
-MEANING = {  # code -> its meaning, as in the table of README.md
+MEANING = {  # code -> its meaning, as in the table of docs/guide/commands.md
     0: "all is well",
     BAD_INPUT: "bad usage: an argument or an input file cannot be used",
     INCOMPLETE: "nothing failed, but something could not run here, or was cut short",

@@ -79,7 +79,8 @@ def check_in_child(job: dict[str, Any], scratch: Path) -> None:
     os.environ[watch.VARIABLE] = str(scratch / f"{number}.watch")
     watch.install(os.environ[watch.VARIABLE])
     protocol, part, what = job["names"]
-    row = timed(Check(protocol, part, what, lambda *arguments: called(job["function"], arguments), tuple(job["arguments"])))
+    row = timed(Check(protocol, part, what, lambda *arguments: called(job["function"], arguments), tuple(job["arguments"]),
+                      tuple(job["tools"])))
     (scratch / f"{number}.row").write_text(json.dumps(row))
 
 

@@ -30,6 +30,7 @@ class Gate:
         self.draw = SystemRandom().randrange(1_000_000) if asked.draw is None else asked.draw
         self.drawn = drawn(self.kept, asked.again, self.draw)
         self.left = self.to_run()
+        self.ended: set[int] = set()  # numbers of the checks that have run
 
     def to_run(self) -> list[tuple[int, Check]]:
         """Return the checks to run, the longest first."""
@@ -41,7 +42,15 @@ class Gate:
         """Run the checks that are left, and yield their rows as they end. If the caller closes it, all processes are killed."""
         for done in ran(self.left, self.asked.jobs) if self.left else ():
             row = self.rows[done.number] = self.judged(done)
+            self.ended.add(done.number)
             yield row
+
+    def unfinished(self) -> list[int]:
+        """Return the numbers of the checks that run or wait, in the order in which they begin."""
+        return [number for number, _ in self.left if number not in self.ended]
+
+    def running(self) -> list[Check]:
+        return [self.checks[number] for number in self.unfinished()[:self.asked.jobs]]
 
     def judged(self, done: Done) -> Row:
         """Return the row of a check that has run, and keep it if it may be kept. A drawn row must be as it was."""

@@ -12,17 +12,16 @@ import json
 import os
 import platform
 import random
-import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
 from highwater import project
-from highwater.gate import watch
+from highwater.gate import tools, watch
 from highwater.gate.rows import Check, Row
 from highwater.specs.fizzbee.run import build_module
 
@@ -40,17 +39,6 @@ def folder() -> Path:
 def python() -> str:
     """Return which Python runs a check. PYTHONOPTIMIZE takes its assertions away."""
     return " ".join(filter(None, (sys.version, sys.platform, platform.machine(), os.environ.get("PYTHONOPTIMIZE"))))
-
-
-def fizzbee() -> str:
-    return " ".join(map(str, build_module().find() or ()))
-
-
-def java() -> str:
-    return f"{os.environ.get('JAVA_HOME', '')} {os.path.realpath(shutil.which('java') or '')}"
-
-
-TOOLS: dict[str, Callable[[], str]] = {"fizzbee": fizzbee, "java": java}  # which program a check would find
 
 
 def digest(*paths: str) -> str:
@@ -111,7 +99,7 @@ class Now:
         if key not in self.known:
             self.known[key] = {
                 "file": lambda: content(path), "folder": lambda: listing(path), "program": lambda: program(path),
-                "library": lambda: library(name), "tool": lambda: TOOLS[name](), "python": python}[kind]()
+                "library": lambda: library(name), "tool": lambda: tools.identity(name), "python": python}[kind]()
         return self.known[key]
 
 

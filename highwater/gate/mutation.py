@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from highwater import project
+from highwater import pages, project
 from highwater.dst.scenario import USUAL, counted
 from highwater.gate.exits import HARNESS
 from highwater.gate.rows import Check, Found
@@ -119,7 +119,7 @@ def not_below(file: str, count: int, budget: int, least: int) -> Found:
     if len(killed) < least:
         command = f"highwater dst mutate --file {file} --count {count} --budget {budget}"
         return Found("", HARNESS, f"runs fail with {len(killed)} of {len(mutants)} small mistakes, and it was {least}: "
-                     f"{command}. If that is as it should be, record it: docs/simulation/mutation.md")
+                     f"{command}. If that is as it should be, record it, as {pages.named('mutation')} explains")
     return Found(f"{len(killed)} of {len(mutants)}")
 
 

@@ -21,11 +21,11 @@ def checks(protocol: str, deep: bool) -> Iterator[Check]:
         return
     of = proof_of(protocol)
     for note in of.SYSTEMS:
-        yield Check(protocol, "proof", f"every action keeps every clause{note}", proved, (protocol, note), weight=20)
+        yield Check(protocol, "proof", f"every action keeps every clause{note}", proved, (protocol, note), ("z3",), 20)
     for off in of.SAFEGUARDS_OFF:
         what = ", ".join(f"{name} = {value}" for name, value in off.items())
-        yield Check(protocol, "proof", f"fails with {what}", unproved, (protocol, off), weight=10)
-    yield Check(protocol, "proof", "its transition relation is the model's", tied, (protocol, deep), weight=20)
+        yield Check(protocol, "proof", f"fails with {what}", unproved, (protocol, off), ("z3",), 10)
+    yield Check(protocol, "proof", "its transition relation is the model's", tied, (protocol, deep), ("z3",), 20)
 
 
 def proved(protocol: str, note: str) -> Found:

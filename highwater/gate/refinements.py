@@ -98,12 +98,12 @@ def unbounded_checks(protocol: str) -> Iterator[Check]:
     of = project.load("inheritance", protocol)
     for note in of.SYSTEMS:
         yield Check(protocol, "refinement", f"unbounded: every step is one of {of.REFINEMENT.names[1]}{note}", inherits,
-                    (protocol, note), weight=10)
+                    (protocol, note), ("z3",), 10)
     for off, _ in of.OFF:
         what = ", ".join(f"{name} = {value}" for name, value in off.items())
-        yield Check(protocol, "refinement", f"unbounded: fails with {what}", refuted, (protocol, off), weight=10)
+        yield Check(protocol, "refinement", f"unbounded: fails with {what}", refuted, (protocol, off), ("z3",), 10)
     yield Check(protocol, "refinement", "unbounded: the mapping and the abstract relation are the models'", tied, (protocol,),
-                weight=10)
+                ("z3",), 10)
 
 
 def inherits(protocol: str, note: str) -> Found:

@@ -96,5 +96,14 @@ def as_markdown(ended: Ended) -> str:
     return "\n".join(lines) + "\n"
 
 
+def as_table(rows: list[Row]) -> str:
+    """Render a table with every row."""
+    lines = ["", "| protocol | part | what | figure | s | verdict |", "|---|---|---|---|---:|---|"]
+    for row in rows:
+        texts = (row.protocol, row.part, row.what, row.figures)
+        lines.append(f"| {' | '.join(map(cell, texts))} | {taken(row):.1f} | {row.verdict} |")
+    return "\n".join(lines) + "\n"
+
+
 def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

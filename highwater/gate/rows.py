@@ -49,7 +49,8 @@ class Row(NamedTuple):
 
 class Check(NamedTuple):
     """A check, which takes one core. It runs as `run(*arguments)` in a process of its own, so `run` is a function of a module,
-    and the arguments are JSON. `tools` are the names of highwater/gate/kept.py for tools whose version decides the result.
+    and the arguments are JSON. `tools` are names of highwater/gate/tools.py or of libraries: without one of them the check is
+    skipped, and another version may give another result.
     """
 
     protocol: str
@@ -75,9 +76,12 @@ def said(figure: str, code: int, message: str) -> Found:
 
 
 def timed(check: Check) -> Row:
+    from highwater.gate.tools import missing_tool
+
     start = time.monotonic()
     try:
-        found = check.run(*check.arguments)
+        reason = missing_tool(check) if check.tools else ""
+        found = Found("", INCOMPLETE, reason) if reason else check.run(*check.arguments)
     except Exception as error:  # a check that crashes has not passed
         found = failed(error)
     seconds = round(time.monotonic() - start, 1)

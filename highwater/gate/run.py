@@ -58,7 +58,8 @@ def started() -> subprocess.Popen[str]:
 
 def asked(checks: list[tuple[int, Check]], jobs: int, scratch: str) -> dict[str, Any]:
     return {"jobs": jobs, "scratch": scratch, "path": [folder for folder in sys.path if folder], "checks": [
-        {"number": number, "names": check[:3], "function": check.function, "arguments": check.arguments}
+        {"number": number, "names": check[:3], "function": check.function, "arguments": check.arguments,
+         "tools": check.tools}
         for number, check in checks]}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from highwater import project
 from highwater.dst.scenarios import named
-from highwater.gate.exits import HARNESS, INCOMPLETE, LIVENESS, NONDETERMINISM, SPEC, of_kinds
+from highwater.gate.exits import HARNESS, LIVENESS, NONDETERMINISM, SPEC, of_kinds
 from highwater.gate.rows import Check, Found
 from highwater.gate.sizes import Size
 
@@ -103,12 +103,8 @@ def print_digests(protocol: str, seeds: int) -> None:
 def second_judge(protocol: str, judged: int, tried: int) -> Found:
     from highwater.conformance.judge import judge, own, rate, small_runs
     from highwater.specs.fizzbee.check import Fizz
-    from highwater.specs.fizzbee.errors import FizzMissing
 
-    try:
-        fizz = Fizz.find()
-    except FizzMissing as error:
-        return Found("", INCOMPLETE, str(error))
+    fizz = Fizz.find()
     good, bad = small_runs(protocol, "", judged), small_runs(protocol, own(protocol).IMPOSSIBLE, 1)
     if len(good) < judged or not bad:
         return Found("", HARNESS, f"{len(good)} good runs and {len(bad)} of a mutant fit into a guided trace, and not {judged} "

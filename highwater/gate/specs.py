@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from highwater import project
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE, OF_KIND, SPEC
 from highwater.gate.rows import Check, Found, said
+from highwater.gate.tools import missing
 
 if TYPE_CHECKING:
     from highwater.conformance.conform import Result
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 
 def checks(protocol: str, deep: bool) -> Iterator[Check]:
-    from highwater.specs.fizzbee.check import Fizz
-    from highwater.specs.fizzbee.errors import FizzMissing
     from highwater.specs.runs import rows_for
 
     try:
@@ -25,10 +24,8 @@ def checks(protocol: str, deep: bool) -> Iterator[Check]:
     if project.is_users(protocol) and not project.spec(protocol, ".fizz").is_file():
         yield from of_model_alone(protocol, rows, deep)
         return
-    try:
-        Fizz.find()
-    except FizzMissing as error:
-        yield Check(protocol, "spec", "all of its rows in specs/", said, ("", INCOMPLETE, str(error)))
+    if reason := missing("fizzbee"):
+        yield Check(protocol, "spec", "all of its rows in specs/", said, ("", INCOMPLETE, reason))
         return
     for row in rows:
         what = f"{row.id}: {row.expect}" + (f" {row.violates}" if row.violates else "")

@@ -27,6 +27,7 @@ PACKAGE = Path(__file__).parents[1]
 LIBRARIES = ("site-packages", "dist-packages")
 STANDARD = tuple(os.path.realpath(get_paths()[name]) for name in ("stdlib", "platstdlib"))
 IGNORED = ("/.cache/", "/__pycache__/", "/.git/", "/out/")  # made by our programs, and remade from what is watched
+EDITABLE = ".__path_hook__"  # ends setuptools' entries of sys.path, which are no paths; importlib.metadata opens them as such
 IMPORTING = "<frozen importlib._bootstrap_external>"  # lists folders to find modules; those found are noted by themselves
 
 installed: set[str] = set()  # files that this process appends to
@@ -93,6 +94,8 @@ def source(path: str) -> str:
 
 def line_of(kind: str, path: str) -> str:
     """Return the line that a check's list has for this file, folder or program; "" if it does not depend on it."""
+    if path.endswith(EDITABLE):
+        return ""
     asked, path = os.path.abspath(source(path)), os.path.realpath(source(path))
     if name := named(path):
         return f"{kind}\t{name}\n"

@@ -78,7 +78,7 @@ def on_spark(jobs: int, master: str = "") -> Generator[Ask]:
 
 def checked(ask: Ask, blocks: pa.Table, removed: pa.Table, objects: pa.Table) -> pa.Table:
     """Return what is wrong, in order: a row each, as FOUND says."""
-    stored = objects.filter(pc.is_in(objects["kind"], pa.array(["segment", "block"])))
+    stored = objects.filter(pc.field("kind").isin(["segment", "block"]))
     found = ask({"blocks": blocks, "removed": removed, "objects": objects, "stored": stored}, CHECK).cast(FOUND)
     known = [Known(*one) for one in zip(*(blocks[name].to_pylist() for name in ("ulid", "shard", "tenant", "level")))]
     twice = [(COVERED if one.proved else SUSPECTED, one.source.tenant, one.source.shard, one.source.ulid, "", 0,

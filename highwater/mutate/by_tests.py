@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
@@ -81,11 +81,17 @@ def tests_of(mutant: Mutant, tests: Sequence[Reached]) -> list[Reached]:
                                            test.test))
 
 
-def all_killed(root: Path, mutants: Sequence[Mutant], tests: Sequence[Reached], jobs: int) -> Iterator[Killed | None]:
-    """Run the tests that execute each mutant, of `jobs` mutants at a time. Yield what killed each, in their order."""
+def all_killed(root: Path, mutants: Sequence[Mutant], tests: Sequence[Reached], jobs: int,
+               show: Callable[[str], None] = lambda name: None) -> Iterator[Killed | None]:
+    """Run the tests that execute each mutant, of `jobs` mutants at a time. Yield what killed each, in their order. `show` is
+    called with the name of each as it begins."""
+    def one(mutant: Mutant) -> Killed | None:
+        show(mutant.name)
+        return killed(root, mutant, tests_of(mutant, tests))
+
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            yield from pool.map(lambda mutant: killed(root, mutant, tests_of(mutant, tests)), mutants)
+            yield from pool.map(one, mutants)
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
@@ -50,10 +50,12 @@ def scenarios_of(mutant: Mutant, reached: dict[str, Lines]) -> tuple[str, ...]:
     return tuple(sorted((scenario for scenario, count in hits.items() if count), key=lambda name: (-hits[name], name)))
 
 
-def judged(mutants: Iterable[Mutant], reached: dict[str, Lines], budget: int, jobs: int) -> Iterator[Verdict]:
-    """Judge mutants by simulation, `jobs` at a time, in their order. `budget`: seeds for each, over all its scenarios. Raises
-    RuntimeError if the code fails without them."""
+def judged(mutants: Iterable[Mutant], reached: dict[str, Lines], budget: int, jobs: int,
+           show: Callable[[str], None] = lambda name: None) -> Iterator[Verdict]:
+    """Judge mutants by simulation, `jobs` at a time, in their order. `budget`: seeds for each, over all its scenarios. `show`
+    is called with the name of each as it begins. Raises RuntimeError if the code fails without them."""
     def one(mutant: Mutant) -> Verdict:
+        show(mutant.name)
         scenarios = scenarios_of(mutant, reached)
         found = killed_by(mutant, scenarios, budget) if scenarios else None
         if found and found[1] >= FEW and (failure := tried([(found[0], found[1], found[1] + 1)], HANG_S)):
@@ -102,9 +104,9 @@ def paths() -> dict[str, str]:
 
 
 def reached_by(scenarios: Iterable[str], seeds: int, files: Iterable[str], root: Path, kept: Path,
-               jobs: int) -> dict[str, Lines]:
+               jobs: int, show: Callable[[str], None] = lambda name: None) -> dict[str, Lines]:
     """Return which lines of the files (named from `root`) the seeds of each scenario execute. It is read from the folder `kept`
-    if it is there."""
+    if it is there. `show` is called with the name of each scenario as it begins."""
     names, scenarios = sorted(files), sorted(scenarios)
     of = blake2b(json.dumps([code_version(), seeds, names, scenarios]).encode(), digest_size=8).hexdigest()
     path = kept / f"reached-{of}.json"
@@ -112,6 +114,7 @@ def reached_by(scenarios: Iterable[str], seeds: int, files: Iterable[str], root:
         return json.loads(path.read_text())
 
     def one(scenario: str) -> Lines:
+        show(scenario)
         command = [sys.executable, "-P", "-m", "highwater.mutate.reached", scenario, str(seeds), *names]
         ended = subprocess.run(command, capture_output=True, text=True, cwd=root, env=paths())
         if ended.returncode:

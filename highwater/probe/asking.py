@@ -19,11 +19,14 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
 from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError
 
-from highwater.impl.stores.s3 import code_of, status_of, to_ms
+from highwater.impl.stores.bounded_http import Allowance, CountedSocket, bound
+from highwater.impl.stores.bounds import BoundExceeded, usual_bounds
+from highwater.impl.stores.s3 import bound_of, code_of, status_of, to_ms
 
 TIMEOUT_S = 30
-FAILURES = (BotoCoreError, ResponseParserError)
+FAILURES = (BotoCoreError, ResponseParserError, HTTPError, BoundExceeded)
 READS = ("get", "head", "list")  # how the names of calls begin that change nothing
 
 
@@ -70,7 +73,7 @@ def connect(endpoint_url: str | None, through: str | None = None) -> Any:
                     response_checksum_validation="when_required")
     if endpoint_url or through:
         config = config.merge(Config(s3={"addressing_style": "path"}))
-    client = boto3.Session().client("s3", endpoint_url=through or endpoint_url, config=config)
+    client = bound(boto3.Session().client("s3", endpoint_url=through or endpoint_url, config=config), usual_bounds())
     if through:
         name = urlsplit(endpoint_url).netloc
         client.meta.events.register("before-sign.s3", lambda request, **_: request.headers.__setitem__("Host", name))
@@ -115,7 +118,7 @@ class Asker:
         except ClientError as error:
             return Answer(status_of(error), code=code_of(error))
         except FAILURES as error:
-            return Answer(0, code=type(error).__name__)
+            return Answer(0, code=str(bound_of(error) or type(error).__name__))
         modified = reply.get("LastModified")
         version = reply.get("ETag") or (reply.get("CopyObjectResult") or {}).get("ETag", "")
         return Answer(reply["ResponseMetadata"]["HTTPStatusCode"], version, body, "",
@@ -144,13 +147,17 @@ class Asker:
         return self.ask(self.client.delete_object, **self.at(key), **more)
 
     def listed(self, prefix: str = "", **more: Any) -> list[str]:
-        """Return the keys of all pages. Raises ClientError."""
-        keys: list[str] = []
+        """Return the keys of all pages. Raises ClientError, BoundExceeded."""
+        keys, bounds, begun_s = list[str](), usual_bounds(), time.monotonic()
         for _ in range(1000):
             reply = sent(self.client.list_objects_v2, {"Bucket": self.bucket, "Prefix": self.prefix + prefix, **more})
             keys += [found["Key"].removeprefix(self.prefix) for found in reply.get("Contents", ())]
             if not reply["IsTruncated"]:
                 return keys
+            if len(keys) > bounds.listing_keys:
+                raise BoundExceeded(bounds, "listing_keys", f"a listing goes on after {len(keys):,} keys")
+            if time.monotonic() - begun_s > bounds.listing_s:
+                raise BoundExceeded(bounds, "listing_s", f"a listing has taken {time.monotonic() - begun_s:.0f} s")
             more = {**more, "ContinuationToken": reply["NextContinuationToken"]}
         raise RuntimeError("after 1,000 pages of a listing there is still no end")
 
@@ -187,7 +194,7 @@ class Clients:
     """A set of connections that send requests at the same moment."""
 
     def __init__(self, number: int):
-        self._number = number
+        self._number, self._bounds = number, usual_bounds()
         self._open: list[tuple[tuple, socket.socket]] = []
 
     def volley(self, shots: Sequence[Shot]) -> list[Answer]:
@@ -223,11 +230,11 @@ class Clients:
         _, one = self._open[number]
         one.settimeout(max(0.1, until_s - time.monotonic()))
         try:
-            reply = HTTPResponse(one, method=method)
+            reply = HTTPResponse(CountedSocket(one, Allowance(self._bounds)), method=method)  # pyright: ignore[reportArgumentType]
             reply.begin()
             reply.read()
             answer, lasts = Answer(reply.status, reply.headers.get("ETag") or ""), not reply.will_close
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, BoundExceeded) as error:
             answer, lasts = Answer(0, code=type(error).__name__), False
         if not lasts:
             one.close()

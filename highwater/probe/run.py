@@ -6,19 +6,19 @@ This module runs a probe from beginning to end, and names the profile of dst/wor
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from botocore.exceptions import BotoCoreError, ClientError
-from botocore.parsers import ResponseParserError
+from botocore.exceptions import ClientError
 
 from highwater.dst.world.profiles import PROFILES, S3
+from highwater.impl.stores.s3 import bound_of
 from highwater.impl.stores.system import Ulids
-from highwater.probe import lost, races
+from highwater.probe import asking, lost, races
 from highwater.probe.asking import Asker, connect
 from highwater.probe.lines import NOT_ASKED, ONE_CLIENT, OTHERS, PROTOCOLS, UNSAFE, Found, Line
 
 ROUNDS = 100
 TRIES = 3
 MATTERS = ("create_", "update_", "version", "lexicographic", "stale")  # fields of a Profile
-FAILURES = (ClientError, BotoCoreError, ResponseParserError, OSError, RuntimeError, KeyError)
+FAILURES = (ClientError, *asking.FAILURES, OSError, RuntimeError, KeyError)
 
 
 class NoStore(Exception):
@@ -79,7 +79,7 @@ def probe(endpoint_url: str | None, bucket: str, prefix: str = "", rounds: int =
         asker = Asker(connect(endpoint_url), bucket, f"{prefix}highwater-probe-{Ulids().new_id()}/")
         asker.listed()
     except (*FAILURES, ValueError) as error:
-        raise NoStore(str(error)) from error
+        raise NoStore(str(bound_of(error) or error)) from error
     results: list[Result] = []
     left, gone = [], ""
     try:

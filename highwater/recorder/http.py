@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from highwater.traces.recorded.s3log import Body
 
 MOST_OF_A_LINE = 16_384
+MOST_OF_TRAILERS = 65_536
 
 
 class Malformed(Exception):
@@ -121,6 +122,7 @@ class Chunked:
 
     def __init__(self, content):
         self._content, self._line, self._chunk, self._state = content, b"", 0, "size"
+        self._trailers = 0  # bytes
 
     @property
     def done(self) -> bool:
@@ -150,6 +152,9 @@ class Chunked:
         if self._state == "after":
             return "size"
         if self._state == "trailers":
+            self._trailers += len(line) + 2
+            if self._trailers > MOST_OF_TRAILERS:
+                raise Malformed("the trailers of a message have no end")
             return "trailers" if line else "done"
         try:
             self._chunk = int(line.partition(b";")[0], 16)
@@ -192,6 +197,6 @@ def framing_of_reply(head: Head, method: str, content: Content) -> Framing | Non
 
 def length_of(fields: dict[str, str]) -> int:
     text = fields.get("content-length", "0")
-    if not (text.isascii() and text.isdigit()):
-        raise Malformed(f"content-length {text!r}")
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise Malformed(f"content-length {text[:40]!r}")
     return int(text)

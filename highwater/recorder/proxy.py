@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, TextIO
 from urllib.parse import urlsplit
 
+from highwater.impl.stores.bounds import Allowance, BoundExceeded, usual_bounds
 from highwater.recorder.http import Content, Framing, Head, Malformed, framing_of_reply, framing_of_request, head_of
 from highwater.recorder.rules import Rule, Rules
 from highwater.traces.recorded.s3log import CONDITIONS, Request, field, listing_of, named, to_json, write
@@ -22,8 +23,9 @@ PIECE = 256 * 1024
 AT_ONCE = 64 * 1024  # a body up to this size is sent together with its head
 SPOOL = 64 * 1024 * 1024  # a held request is read up to this size; the rest waits at its client
 LISTING = 8 * 1024 * 1024  # limit for bodies that are parsed: a LIST page or DELETE of many has up to 1,000 keys of 1,024 bytes
+INTERIM = 100  # replies before the reply, such as «100 Continue»
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-GONE = (ConnectionError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, Malformed, EOFError)
+GONE = (ConnectionError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, Malformed, EOFError, BoundExceeded)
 
 
 class Dropped(Exception):
@@ -178,6 +180,7 @@ class Connection:
         self.recorder, self.client, self.reader, self.writer = recorder, client, reader, writer
         self.up_reader: Any = None  # a StreamReader, once there is a connection
         self.up_writer: Any = None  # its StreamWriter
+        self.unheard: Allowance | None = None  # of a reply whose client has left
 
     async def one(self) -> bool:
         """Serve one request; return whether there may be another."""
@@ -245,12 +248,14 @@ class Connection:
 
     async def _head(self, exchange: Exchange) -> Head:
         """Read the head of the reply. «100 Continue» is passed on to a client that has not had one yet."""
-        while True:
+        for _ in range(INTERIM):
             head = head_of(await self.up_reader.readuntil(b"\r\n\r\n"))
             if head.status >= 200:
                 break
             if not exchange.continued:
                 self._tell(head.raw)
+        else:
+            raise Malformed("the replies before the reply have no end")
         exchange.passed(2)
         exchange.reply = head
         exchange.reply_framing = framing_of_reply(head, exchange.head.first[0], exchange.got)
@@ -266,6 +271,7 @@ class Connection:
             data = await self._more(framing)
             if not data:
                 break
+            self._check_unheard(len(data))
             self._tell(first + data)
             first = b""
             if framing.left > PIECE or not framing.left:
@@ -280,6 +286,13 @@ class Connection:
         data = await self.up_reader.read(PIECE if not framing.left else min(PIECE, framing.left))
         framing.feed(data)
         return data
+
+    def _check_unheard(self, size_bytes: int) -> None:
+        """Check what still comes of a reply after its client has left. Raises BoundExceeded."""
+        if self.writer.is_closing():
+            self.unheard = self.unheard or Allowance.of_object(usual_bounds())
+            self.unheard.received(size_bytes)
+            self.unheard.check_time()
 
     def _tell(self, data: bytes) -> None:
         if not self.writer.is_closing():
@@ -343,9 +356,10 @@ class Connection:
             else:
                 await asyncio.sleep(rule.value / 1000)
             return await self._deliver(exchange, head)
-        framing = exchange.reply_framing
-        while framing and not framing.done and await self._more(framing):
-            pass
+        framing, dropped = exchange.reply_framing, Allowance.of_object(usual_bounds())
+        while framing and not framing.done and (data := await self._more(framing)):
+            dropped.received(len(data))
+            dropped.check_time()
         if rule.action == "fail-reply":
             return self._make_up(exchange, rule) and head.lasts
         self.recorder.note(rule.action, request=exchange.number, rule=rule.text, status=head.status)

@@ -25,6 +25,8 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from highwater.messages import meant
+
 VALUED = {"delay": "MS", "delay-reply": "MS", "fail": "STATUS", "fail-reply": "STATUS", "late": "MS"}
 ACTIONS = ("pass", "hold", "drop", "hold-reply", "lose", "stall", *VALUED)
 WHATS = ("GET", "HEAD", "LIST", "PUT", "POST", "DELETE", "COPY", "BEGIN", "PART", "COMPLETE", "ABORT", "DELETE_MANY",
@@ -106,7 +108,7 @@ class Rules:
 def parse(line: str) -> Rule:
     action, *words = line.split(" ")
     if action not in ACTIONS:
-        raise BadRule(f"there is no action {action!r}; there are {', '.join(ACTIONS)}")
+        raise BadRule(f"there is no action {action!r}{meant(action, ACTIONS)}; there are {', '.join(ACTIONS)}")
     value = 0
     if action in VALUED:
         value = number_of(f"{action} {VALUED[action]}", words.pop(0) if words else "")
@@ -116,7 +118,7 @@ def parse(line: str) -> Rule:
         raise BadRule(f"{line!r} is too short: after the action, give a kind of request and a pattern of keys, as in PUT *")
     what, key, *options = words
     if what.upper() not in WHATS:
-        raise BadRule(f"there is no kind of request {what!r}; there are {', '.join(WHATS)}")
+        raise BadRule(f"there is no kind of request {what!r}{meant(what, WHATS)}; there are {', '.join(WHATS)}")
     found: dict = {}
     for option in options:
         name, _, text = option.partition("=")
@@ -138,7 +140,7 @@ def presets(each: Iterable[str], first: Iterable[str] = ()) -> str:
     for options, names in (("", each), (" nth=1", first)):
         for name in names:
             if name not in PRESETS:
-                raise BadRule(f"there is no class of requests {name!r}; there are {', '.join(PRESETS)}")
+                raise BadRule(f"there is no class of requests {name!r}{meant(name, PRESETS)}; there are {', '.join(PRESETS)}")
             lines.append(f"lose {PRESETS[name]}{options}\n")
     return "".join(lines)
 

@@ -9,13 +9,13 @@ from highwater.model.guards import doc, guards_of
 from highwater.model.liveness import Lasso
 
 
-def told_lasso(model: Model, lasso: Lasso) -> str:
+def told_lasso(model: Model, lasso: Lasso, brief: bool = False) -> str:
     """Format a lasso: the steps to the cycle, the cycle, and how each fair action is treated on it."""
     whose = f" for {escape(lasso.process)}" if lasso.process else ""
     lines = [f"[bold red]{escape(lasso.violated)} fails{whose}[/]: {escape(doc_of(model, lasso.violated))}", "",
-             *told_steps(model, lasso.stem)]
+             *told_steps(model, lasso.stem, brief=brief)]
     if lasso.cycle:
-        lines += ["[bold]and then forever[/]", *told_steps(model, lasso.stem + lasso.cycle, len(lasso.stem))]
+        lines += ["[bold]and then forever[/]", *told_steps(model, lasso.stem + lasso.cycle, len(lasso.stem), brief)]
     else:
         lines.append("[bold]and then nothing more happens[/], because no fair action is enabled")
     told = {"taken": "taken in step {}", "disabled": "not enabled after step {}", "never enabled": "never enabled"}
@@ -28,19 +28,22 @@ def doc_of(model: Model, name: str) -> str:
     return doc((model.always.get(name) or model.eventually[name])[1])
 
 
-def told(model: Model, violated: str, trace: tuple[Step, ...]) -> str:
-    """Format a counterexample step by step: the action, the guards that it passed, the changes."""
+def told(model: Model, violated: str, trace: tuple[Step, ...], brief: bool = False) -> str:
+    """Format a counterexample step by step, as `told_steps` does."""
     text = doc_of(model, violated)
-    return "\n".join([f"[bold red]{escape(violated)} fails[/]{': ' * bool(text)}{escape(text)}", "", *told_steps(model, trace)])
+    return "\n".join([f"[bold red]{escape(violated)} fails[/]{': ' * bool(text)}{escape(text)}", "",
+                      *told_steps(model, trace, brief=brief)])
 
 
-def told_steps(model: Model, trace: tuple[Step, ...], first: int = 0) -> list[str]:
-    """Format the steps from number `first` on: the action, the guards that it passed, the changes."""
+def told_steps(model: Model, trace: tuple[Step, ...], first: int = 0, brief: bool = False) -> list[str]:
+    """Format the steps from number `first` on: the action, the guards that it passed, the changes. `brief`: only the action."""
     lines: list[str] = []
     actions = {(p.name, name): action for p in model.processes for name, action in p.actions.items()}
     for number, step in enumerate(trace[first:], first):
         process, action, _ = step.label
         lines.append(f"{number:3} [bold]{spelt(step)}[/]")
+        if brief:
+            continue
         if guards := guards_of(actions[process, action]) if (process, action) in actions else ():
             lines.append(f"      [dim]{escape(', '.join(guards))}[/]")
         lines += [f"      {escape(change)}" for change in (changes(model, trace[number - 1], step) if number else ())]

@@ -31,12 +31,17 @@ def found(name: str) -> Path | None:
     return build.find(name)
 
 
+def program_of(name: str) -> Path:
+    """Return the program of a server. Raises CannotStart if it is not built."""
+    if program := found(name):
+        return program
+    raise CannotStart(f"{name} is not built: run `python3 {BUILD} {name}`")
+
+
 @contextmanager
 def s3_server(name: str = "versitygw") -> Generator[str, None, None]:
     """Start a server and yield its URL. Raises CannotStart if it is not built or does not start."""
-    program = found(name)
-    if not program:
-        raise CannotStart(f"{name} is not built: run `python3 {BUILD} {name}`")
+    program = program_of(name)
     with tempfile.TemporaryDirectory(prefix=f"{name}-") as folder, leashed(name, COMMANDS[name](str(program), folder)) as url:
         yield url
 

@@ -95,6 +95,10 @@ class Manifest(NamedTuple):
         """The names of all SSTs of this database, whichever form the file has. Those of other databases belong to these."""
         return frozenset(self.all_ssts).difference(*(of.sst_ids for of in self.external_dbs))
 
+    def uses(self, entry: ExternalDb) -> bool:
+        """Return whether the manifest names an SST of this entry."""
+        return not frozenset(self.all_ssts).isdisjoint(entry.sst_ids)
+
     def referenced(self) -> frozenset[int]:
         """Return the ids of the files that checkpoints refer to, also those that have ended: each may still be renewed."""
         return frozenset(checkpoint.manifest_id for checkpoint in self.checkpoints)

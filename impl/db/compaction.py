@@ -26,10 +26,11 @@ NUMBERS = 32  # bytes of an entry beside key and value, about
 class Form(NamedTuple):
     """The form of the outputs, with SlateDB's names."""
 
-    max_sst_size: int = 256 << 20  # bytes of rows before compression; an SST has more only if one key has
+    max_sst_size: int = 256 << 20  # bytes of rows before compression; an SST has more only if one key has, or one row
     compression_codec: int = 0  # its place in the names of impl/db/compression.py
     block_size: int = BLOCK_BYTES
     min_filter_keys: int = LEAST_FILTERED
+    whole_keys: bool = True  # an output has all versions of its keys; False: it ends where it is full, as in SlateDB 0.17.0
 
     def refusal(self) -> str:
         """Return why no output can have this form; "" if one can."""
@@ -52,25 +53,27 @@ async def compacted(world: World, root: str, manifest: Manifest, spec: Tiered, f
     """
     now_ms, bottom = world.clock.now_ms(), is_bottom(manifest, spec)
     outputs: list[Sst] = []
-    async for rows in parts(world, root, manifest, spec, now_ms, bottom, form.max_sst_size):
+    async for rows in parts(world, root, manifest, spec, now_ms, bottom, form):
         built = sst_of(rows, form.compression_codec, form.block_size, form.min_filter_keys)
         outputs.append(Sst(await uploaded(world, root, new_ulid(), built.body), built.info, VERSION))
     return tuple(outputs)
 
 
-async def parts(world: World, root: str, manifest: Manifest, spec: Tiered, now_ms: int, bottom: bool, most_bytes: int
+async def parts(world: World, root: str, manifest: Manifest, spec: Tiered, now_ms: int, bottom: bool, form: Form
                 ) -> AsyncIterator[list[Row]]:
-    """Yield the rows of each output. All versions of a key are in one: a reader looks into one SST of a run."""
+    """Yield the rows of each output. All versions of a key are in one, if the form says so: a client without the fix of
+    slatedb#1490 looks for a key in one SST of a run only."""
     held: list[Row] = []
     size = 0
     async for versions_of in versions(sources(world, root, manifest, spec)):
         rows = retained(versions_of, manifest.recent_snapshot_min_seq, now_ms, bottom)
-        more = sum(NUMBERS + len(row.key) + len(row.value) for row in rows)
-        if held and size + more > most_bytes:
-            yield held
-            held, size = [], 0
-        held += rows
-        size += more
+        for together in [rows] if form.whole_keys else [[row] for row in rows]:
+            more = sum(NUMBERS + len(row.key) + len(row.value) for row in together)
+            if held and size + more > form.max_sst_size:
+                yield held
+                held, size = [], 0
+            held += together
+            size += more
     if held:
         yield held
 

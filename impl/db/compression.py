@@ -23,7 +23,7 @@ class CodecMissing(Definite):
     """The library that unpacks this codec is not installed."""
 
     def __init__(self, codec: int):
-        super().__init__(f"codec {NAMES[codec]} needs the package pyarrow: pip install 'highwater-verify[codecs]'")
+        super().__init__(f"codec {NAMES[codec]} needs the package pyarrow, which the extra `codecs` brings")
 
 
 def pack(content: bytes, codec: int) -> bytes:

@@ -3,7 +3,9 @@
 Nothing is written, so nothing keeps that state: a collector may delete an SST while it is read. Then the read fails, and says
 so. With a checkpoint that lasts, it cannot happen.
 
-SSTs are read as far as a read needs them (impl/db/ssts.py). Of a run, one SST is read at a time.
+SSTs are read as far as a read needs them (impl/db/ssts.py). Of a run, one SST is read at a time. The versions of a key may lie
+in several SSTs of a run, so each that may have the key is read. A manifest has no sequence numbers of rows. So the order of the
+versions, from block to block and from SST to SST, is checked here.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -14,6 +16,7 @@ from highwater.impl.codecs.slatedb.manifest import ManifestCodec
 from highwater.impl.codecs.slatedb.tables import Run, Sst, View
 from highwater.impl.db import wal
 from highwater.impl.db.cache import Cache
+from highwater.impl.db.damaged import DamagedObject
 from highwater.impl.db.merge import Shown, Source, shown, versions
 from highwater.impl.db.rows import Row
 from highwater.impl.db.ssts import Ssts
@@ -155,7 +158,8 @@ class Reader:
         yield [row for row in self.state.unflushed if span.start <= row.key and (span.end is None or row.key < span.end)]
 
     async def of_views(self, views: list[tuple[View, Span | None]], span: Span, key: bytes | None) -> Source:
-        """Yield the rows of a run, or of one view of L0."""
+        """Yield the rows of a run, or of one view of L0. Raises CannotRead, DamagedObject."""
+        last: Row | None = None
         for view, visible in views:
             both = meet(visible, span) if visible else None
             if both is None:
@@ -165,11 +169,39 @@ class Reader:
             try:
                 if key is not None and not await self.ssts.may_contain(name, info, key):
                     continue
-                async for rows in self.ssts.blocks(name, info, both, keep=key is not None):
-                    yield within(rows, both)
+                async for block in self.ssts.blocks(name, info, both, keep=key is not None):
+                    if rows := within(block, both):
+                        last = in_order(name, last, rows)
+                        yield rows
             except NotFound:
-                raise CannotRead(f"{name}: it is missing; if a collector has just deleted it, read again, or read a "
-                                 "checkpoint") from None
+                raise missing(name) from None
+
+    async def check(self, sst: str) -> None:
+        """Check that an SST of the state is there and its end whole; also the blocks of one that is read by one request.
+
+        Raises CannotRead, DamagedObject, CodecMissing."""
+        name = self.state.key_of(sst)
+        try:
+            end = await self.ssts.end(name, self.listed[sst].info)
+            if end.table.start == 0:
+                async for _ in self.ssts.blocks_of(end):
+                    pass
+        except NotFound:
+            raise missing(name) from None
+
+
+def missing(name: str) -> CannotRead:
+    return CannotRead(f"{name}: it is missing; if a collector has just deleted it, read again, or read a checkpoint")
+
+
+def in_order(name: str, last: Row | None, rows: list[Row]) -> Row:
+    """Return the last of the rows of a block, which follow `last`. `name`: the key of their SST. Raises DamagedObject."""
+    first = rows[0]
+    if last is not None and (first.key, -first.seq) <= (last.key, -last.seq):
+        raise DamagedObject(name, 0, "order of rows", f"{first.key!r} of number {first.seq} follows {last.key!r} of number "
+                            f"{last.seq}; in a run keys ascend, and the versions of a key descend: restore the SSTs and the "
+                            "manifest from one backup")
+    return rows[-1]
 
 
 def within(rows: list[Row], span: Span) -> list[Row]:

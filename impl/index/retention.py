@@ -41,8 +41,9 @@ def checked(policy: Policy) -> Policy:
         if not 0 <= period_s <= LONGEST_S:
             raise PolicyRefused(f"the period {of} is {period_s} s: write 0 for ever, or at most {LONGEST_S}")
     for name in policy.tenants:
-        if not name or (wrong := invalid_tenant(name)) is not None:
-            raise PolicyRefused(f"a period is of the tenant {name!r}: {wrong if name else 'it has no name'}")
+        wrong = invalid_tenant(name) if name else "it has no name"
+        if wrong is not None:
+            raise PolicyRefused(f"a period is of the tenant {name!r}: {wrong}")
     return policy
 
 

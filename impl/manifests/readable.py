@@ -4,6 +4,8 @@ A projection and a union know L0, the sorted runs and the SSTs of a manifest. Th
 segments, or of fields of newer releases.
 """
 
+from collections.abc import Iterable
+
 from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.flatbuffer import NewerFields
 from highwater.impl.codecs.slatedb.tables import Sst
@@ -33,14 +35,25 @@ def check(manifest: Manifest) -> None:
         raise HasSegments("the manifest has segments, which this release neither cuts nor unites")
 
 
+def gaps(ids: Iterable[int], first: int, last: int) -> list[range]:
+    """Return the ids from `first` to `last` that are not among `ids`, as runs. The ids ascend. The result has at most one run
+    more than there are ids, however far apart `first` and `last` are."""
+    found = []
+    for one in (*ids, last + 1):
+        if first < (stop := min(one, last + 1)):
+            found.append(range(first, stop))
+        first = max(first, one + 1)
+    return found
+
+
 def check_log(manifest: Manifest, fences: frozenset[int]) -> None:
     """Check that the SSTs have all rows. `fences` are the ids of WAL objects that are known to have none.
 
     Raises WalNotCompacted.
     """
-    log = range(manifest.replay_after_wal_id + 1, manifest.wal_id_last_seen + 1)
-    if rows := [wal_id for wal_id in log if wal_id not in fences]:
-        raise WalNotCompacted(f"WAL object {rows[0]} may have rows that are in no SST ({len(rows)} such objects): flush the "
+    if rows := gaps(sorted(fences), manifest.replay_after_wal_id + 1, manifest.wal_id_last_seen):
+        number = sum(part.stop - part.start for part in rows)
+        raise WalNotCompacted(f"WAL object {rows[0].start} may have rows that are in no SST ({number} such objects): flush the "
                               "memtable of the database, and take the manifest that this writes")
 
 

@@ -90,23 +90,28 @@ def effective(view: View, ssts: dict[str, Sst]) -> Span | None:
 
 
 def in_run(run_id: int, views: tuple[View, ...], ssts: dict[str, Sst]) -> list[tuple[View, Span]]:
-    """Return the views of a sorted run that show keys, and which. If the last key of an SST is not known, its span ends
-    where the next view starts.
+    """Return the views of a sorted run that show keys, and which keys, in the order of the run.
 
-    Raises Malformed if the views are not in the order of their keys, or if two show the same key. Cutting one of them would
-    then hide a version of that key.
+    Neighbours may share one key: the last of the one is the first of the other. A compactor writes this if a key has more
+    versions than fit into an SST, and then a key may be in many SSTs, [a..k] [k..k] [k..m]. Its versions descend from SST to
+    SST, which the reader of the rows checks (`in_order` of impl/db/reader.py). If the last key of an SST is not known, its
+    span ends behind the first key of the next view, which both may have.
+
+    Raises Malformed if the views are not in the order of their keys, or if two share more than that. Cutting one of them
+    would then hide a version of a key.
     """
     shown = [(view, span) for view in views if (span := effective(view, ssts))]
     for place, ((view, span), (follower, following)) in enumerate(pairwise(shown)):
-        if following.start <= span.start:
+        if following.start < span.start:
             raise Malformed(f"run {run_id} has view {view.id} of {span} before view {follower.id} of {following}: it is not "
                             "sorted")
-        if span.ends_by(following.start):
+        shared = Span(span.start, after(following.start))
+        if meet(shared, span) == span:
             continue
         if ssts[view.sst_id].info.last_entry is not None:
             raise Malformed(f"run {run_id} has view {view.id} of {span} and view {follower.id} of {following}: both have the "
-                            f"keys from {following.start!r} on")
-        shown[place] = view, Span(span.start, following.start)
+                            f"keys from {following.start!r} on, and neighbours may share one key only")
+        shown[place] = view, shared
     return shown
 
 

@@ -34,7 +34,6 @@ from highwater.impl.protocols.clones_manifest import (
     check_parent,
     cloned,
     entry_in,
-    in_use,
 )
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, is_sealed
 from highwater.impl.protocols.sequenced_metadata import Committed, MetadataStore, Put, Recognised, Verdict
@@ -172,7 +171,7 @@ async def initialize(manifests: MetadataStore, attempt: Said) -> Said:
 async def check_pinned(stores: StoreOf, manifest: Manifest) -> None:
     """Check that all finals of an initialized clone are listed. Raises NotPinned."""
     for of in manifest.external_dbs:
-        if in_use(manifest, of) and not found((await stores(of.path).current()).value, of.final_checkpoint_id or ""):
+        if manifest.uses(of) and not found((await stores(of.path).current()).value, of.final_checkpoint_id or ""):
             raise NotPinned(f"final checkpoint {of.final_checkpoint_id!r} is not listed in {of.path!r}: restore that database")
 
 
@@ -253,7 +252,7 @@ async def detach(stores: StoreOf, path: str) -> list[str]:
     gone = []
     for of in latest.external_dbs:
         entries = [(manifest, entry_in(manifest, of)) for manifest in (latest, *held)]  # each has its own SSTs of it
-        if not any(entry and in_use(manifest, entry) for manifest, entry in entries):
+        if not any(entry and manifest.uses(entry) for manifest, entry in entries):
             await release(stores(of.path), of)
             await remove(here, of)
             gone.append(of.final_checkpoint_id or "")

@@ -48,11 +48,6 @@ def named_by(manifest: Manifest) -> frozenset[str]:
     return frozenset(manifest.all_ssts)
 
 
-def in_use(manifest: Manifest, entry: ExternalDb) -> bool:
-    """Return whether the manifest names an SST of this entry."""
-    return not named_by(manifest).isdisjoint(entry.sst_ids)
-
-
 def without_sst(manifest: Manifest, sst: str) -> Manifest:
     """Return the manifest without an SST of L0: a compactor has replaced it. An external SST leaves its entry, too."""
     return manifest._replace(
@@ -63,7 +58,7 @@ def without_sst(manifest: Manifest, sst: str) -> Manifest:
 
 def cloned(manifests: MetadataStore, parent: str, source: Source, old: tuple[ExternalDb, ...] = ()) -> Manifest:
     """Return the first manifest of an attempt. Entries of the attempt before stay without SSTs, so that `detach` finds them."""
-    base, inherited = source.value, [of for of in source.value.external_dbs if in_use(source.value, of)]
+    base, inherited = source.value, [of for of in source.value.external_dbs if source.value.uses(of)]
     others = frozenset(sst for of in inherited for sst in of.sst_ids)
     own = tuple(sst for sst in base.all_ssts if sst not in others)
     entries = [ExternalDb(parent, source.id, checkpoints.new_id(manifests), own)]

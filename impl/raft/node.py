@@ -446,7 +446,8 @@ class Node:
                 raise OtherVersion(f"from {received.sender!r}: {problem}") from None
             if isinstance(message, FetchChunk):
                 chunk = chunk_of(message, self.snapshot, self.snapshot_data, self.options.chunk_bytes)
-                await self._send((Send(received.sender, chunk),))
+                if not self.stopped:
+                    await self.world.net.send(received.sender, wire.encoded(chunk))
             elif isinstance(message, Chunk):
                 if self.fetching is not None and self.fetching.take(received.sender, message):
                     self.fetched_more.ring()

@@ -101,8 +101,8 @@ async def serving(address: Address, asked: Asked, files: Files | None = None, in
     server = grpc.aio.server(handlers=[Handlers(asked)], options=[
         ("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", most_bytes), ("grpc.max_send_message_length", -1)])
     try:
-        credentials = server_credentials(files) if files else None
-        port = server.add_secure_port(str(address), credentials) if files else server.add_insecure_port(str(address))
+        port = (server.add_secure_port(str(address), server_credentials(files)) if files
+                else server.add_insecure_port(str(address)))
     except RuntimeError as error:
         raise AddressInUse(f"calls cannot be served on {address}: end the other process, or take another port") from error
     await server.start()

@@ -27,11 +27,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from highwater.impl.errors import AlreadyExists, BeyondEnd, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from highwater.impl.stores.bounds import BoundExceeded, Bounds, Listings, usual_bounds
 from highwater.impl.stores.keys import OWN_FOLDER, check_key, fault_of
 from highwater.impl.stores.ranges import check_range
 from highwater.impl.world import Entry, Object, Page
 
 Result = TypeVar("Result")
+PAGE = 50_000  # keys: each page reads its folders from the beginning
 LOCKS = 256  # number of lock files; keys share them, so that it does not grow with the number of keys ever written
 GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # these mean that no object has that name
 
@@ -47,13 +49,16 @@ class LocalStore:
     """An ObjectStore in the folder `root`: the object of key "a/b" is the file root/a/b.
 
     A file cannot be a folder. A store with a key "a" refuses "a/b" with ValueError. Folders stay, so after "a/b" it refuses
-    "a". `last_modified_ms` is the time of this machine's clock, but never goes back (see above).
+    "a". A pipe, a device or a socket is no object. A listing does not follow a link to a folder around the link.
+    `last_modified_ms` is the time of this machine's clock, but never goes back (see above).
     """
 
     caches = False
 
-    def __init__(self, root: str | os.PathLike, page_size: int = 1000, read_only: bool = False, threads: bool = True):
-        """Open the folder, and make it if it is missing.
+    def __init__(self, root: str | os.PathLike, page_size: int = PAGE, read_only: bool = False, threads: bool = True,
+                 bounds: Bounds | None = None):
+        """Open the folder, and make it if it is missing. `bounds`: of reads and listings [default: those of the environment].
+        Raises ValueError if those are bad.
 
         With `read_only` nothing is made, not even a lock. A page of a listing may then mix objects of several moments. Without
         `threads` a request holds up the event loop, which is quicker where nothing else waits for it.
@@ -61,6 +66,8 @@ class LocalStore:
         self._threads = threads
         self._root = os.path.abspath(root)
         self._page_size = page_size
+        self._bounds = bounds or usual_bounds()
+        self._listings = Listings(self._bounds)
         self._durable: set[str] = set()  # folders that are known to be durable, up to the root
         self._read_only = read_only
         if read_only:
@@ -105,7 +112,12 @@ class LocalStore:
     async def _run(self, work: Callable[..., Result], *args: Any) -> Result:
         """Run `work` in a thread. An error of the operating system before `_commit` had no effect and becomes Unavailable."""
         try:
-            return await asyncio.to_thread(work, *args) if self._threads else work(*args)
+            if self._threads:
+                return await asyncio.to_thread(work, *args)
+            await asyncio.sleep(0)  # a caller that only reads can be cancelled here
+            return work(*args)
+        except BoundExceeded as error:
+            raise Unavailable(str(error)) from error
         except OSError as error:
             raise Unavailable(f"{args[0]!r}: {error}") from error
 
@@ -154,26 +166,36 @@ class LocalStore:
     def _get(self, key: str, known_version: str | None = None) -> Object | None:
         """Read body and version from one open descriptor. No write changes the bytes of an open file, so they belong together.
         """
-        try:
-            with open(self._path(key), "rb", buffering=0) as file:
-                found = os.fstat(file.fileno())
-                if version_of(found) == known_version:
-                    return None
-                return Object(file.readall(), version_of(found), last_modified_ms(found))
-        except GONE:
-            raise NotFound(key) from None
+        with self._opened(key) as (fd, found):
+            if version_of(found) == known_version:
+                return None
+            return self._read(key, fd, found, 0, found.st_size)
 
     def _get_range(self, key: str, start: int, end: int) -> Object:
         """Read the range from one open descriptor, as `_get` does."""
+        with self._opened(key) as (fd, found):
+            if start >= found.st_size:
+                raise BeyondEnd(key)
+            return self._read(key, fd, found, start, min(end, found.st_size))
+
+    @contextmanager
+    def _opened(self, key: str) -> Generator[tuple[int, os.stat_result], None, None]:
+        """Open an object. To open a pipe would wait for its writer. Raises NotFound."""
         try:
-            with open(self._path(key), "rb", buffering=0) as file:
-                found = os.fstat(file.fileno())
-                if start >= found.st_size:
-                    raise BeyondEnd(key)
-                return Object(read_range(file.fileno(), start, min(end, found.st_size)), version_of(found),
-                              last_modified_ms(found))
-        except GONE:
-            raise NotFound(key) from None
+            fd = os.open(self._path(key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise NotFound(key) if is_gone(error) else error from None
+        try:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                raise NotFound(key)
+            yield fd, found
+        finally:
+            os.close(fd)
+
+    def _read(self, key: str, fd: int, found: os.stat_result, start: int, end: int) -> Object:
+        self._bounds.check_body(end - start, key)
+        return Object(read_range(fd, start, end), version_of(found), last_modified_ms(found))
 
     def _head(self, key: str) -> Entry:
         found = self._stat(self._path(key))
@@ -182,45 +204,59 @@ class LocalStore:
         return entry(key, found)
 
     def _list_page(self, prefix: str, after: str) -> Page:
-        entries: list[Entry] = []
         folder = prefix.rpartition("/")[0]
         if folder and fault_of(folder):
             return Page((), truncated=False)  # no key can have this prefix
+        begun_s, entries, truncated = time.monotonic() - self._listings.spent(prefix, after), list[Entry](), False
+
+        def check_time() -> None:
+            self._listings.check_time(prefix, time.monotonic() - begun_s)
+
         with nullcontext() if self._read_only else flocked(self._gate, fcntl.LOCK_EX):
-            for key in self._keys_below(folder and folder + "/", prefix, after):
+            for key in self._keys_below(folder and folder + "/", prefix, after, check_time):
                 if len(entries) == self._page_size:
-                    return Page(tuple(entries), truncated=True)
+                    truncated = True
+                    break
                 found = self._stat(self._path(key))
                 if found:  # for example, a dangling link is not an object
                     entries.append(entry(key, found))
-        return Page(tuple(entries), truncated=False)
+        return self._listings.add(prefix, after, Page(tuple(entries), truncated), time.monotonic() - begun_s)
 
-    def _keys_below(self, folder: str, prefix: str, after: str) -> Iterator[str]:
+    def _keys_below(self, folder: str, prefix: str, after: str, check: Callable[[], None],
+                    around: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
         """Yield the keys in `folder` ("" or "a/b/") that start with `prefix` and are greater than `after`, in key order.
 
         A folder is sorted by its name and a slash. So "a-b" and "a.b" come before the keys below "a/", as in the order of
-        bytes. A folder is opened only when the caller reaches it.
+        bytes. A folder is opened only when the caller reaches it, and not below itself.
+        `around`: the folders around it. `check` is called before each folder, because links can make 2^40 folders of few.
         """
+        check()
         try:
-            with os.scandir(os.path.join(self._root, folder)) as files:
-                names = sorted(file.name + "/" * file.is_dir() for file in files)
+            path = os.path.join(self._root, folder)
+            found = os.stat(path)
+            if (found.st_dev, found.st_ino) in around:
+                return
+            with os.scandir(path) as files:
+                names = sorted(file.name + "/" * is_folder(file) for file in files)
         except GONE:
             return
+        around |= {(found.st_dev, found.st_ino)}
         for key in (folder + name for name in names):
             if not key.startswith(prefix) or fault_of(key.removesuffix("/")):
                 continue
             if key.endswith("/"):
                 if key > after or after.startswith(key):
-                    yield from self._keys_below(key, prefix, after)
+                    yield from self._keys_below(key, prefix, after, check, around)
             elif key > after:
                 yield key
 
     def strays(self, folder: str) -> list[str]:
-        """Return the keys of files that no listing shows, although other programs may: links to nothing, and bad names."""
+        """Return the keys of files that no listing shows, although other programs may: links to nothing, bad names, pipes.
+        Folders with a good name are among them, each with a slash behind its key: they may be in the place of a file."""
         try:
             with os.scandir(os.path.join(self._root, folder)) as files:
-                return sorted(f"{folder}/{file.name}" for file in files
-                              if fault_of(file.name) or (file.is_symlink() and not os.path.exists(file.path)))
+                return sorted(f"{folder}/{file.name}" + "/" * (not fault_of(file.name) and is_folder(file)) for file in files
+                              if fault_of(file.name) or not os.path.isfile(file.path))
         except GONE:
             return []
 
@@ -229,9 +265,13 @@ class LocalStore:
         return os.path.join(self._root, key)
 
     def _stat(self, path: str) -> os.stat_result | None:
-        with suppress(*GONE):
+        try:
             found = os.stat(path)
-            return found if stat.S_ISREG(found.st_mode) else None
+        except OSError as error:
+            if is_gone(error):
+                return None
+            raise
+        return found if stat.S_ISREG(found.st_mode) else None
 
     @contextmanager
     def _locked(self, key: str) -> Generator[Held, None, None]:
@@ -298,6 +338,19 @@ def read_range(fd: int, start: int, end: int) -> bytes:
         parts.append(part)
         start += len(part)
     return b"".join(parts)
+
+
+def is_gone(error: OSError) -> bool:
+    """Return whether an error means that no object has that name. A socket (ENXIO) and a link to itself (ELOOP) are none."""
+    return isinstance(error, GONE) or error.errno in (errno.ENXIO, errno.ELOOP)
+
+
+def is_folder(file: os.DirEntry) -> bool:
+    """Return whether a name is that of a folder. A link to itself is not."""
+    try:
+        return file.is_dir()
+    except OSError:
+        return False
 
 
 def next_stamp_ns(lock_fd: int) -> int:

@@ -8,13 +8,13 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Coroutine, Generator, Sequence
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 from urllib.parse import unquote
 
 from ulid import ULID
 
 from highwater.impl.errors import TaskCancelled, TimedOut
-from highwater.impl.stores.databases import LocalDatabases
+from highwater.impl.stores.databases import LocalDatabases, base_of
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.memory import MemoryStore, wall_clock_ms
 from highwater.impl.stores.read_only import ReadOnly
@@ -47,45 +47,84 @@ def open_store(url: str) -> ObjectStore:
 
 
 def open_database(url: str, read_only: bool = True) -> tuple[ObjectStore, str]:
-    """Return the store that holds the database at `url`, and the database's root in it. Raises ValueError for a bad URL.
+    """Return the store that holds the database at `url` and its parents, and the database's root in it. Raises ValueError for a
+    bad URL, and if there is no such folder.
 
-    The store is the whole bucket or file system, because clones name their parents by path. A folder that is opened for writing
-    is a store of its own.
+    The store is the whole bucket, or the folder from which a clone names its parents, else the whole file system.
     """
-    bucket, root = place_of(url)
-    if bucket:
-        store = open_store(f"s3://{bucket}")
-        return (ReadOnly(store) if read_only else store), root
-    check_folder(root)
-    return (LocalStore("/", read_only=True), root) if read_only else (LocalStore(f"/{root}"), "")
+    places = locate([url])
+    return open_located(places, read_only), places.roots[0]
 
 
-def open_databases(urls: Sequence[str], new: Sequence[str] = (), read_only: bool = True) -> tuple[ObjectStore, list[str]]:
-    """Return the store of several databases, and their roots in it. `new`: URLs of databases that are to be made of the others.
+class Located(NamedTuple):
+    """Databases of one store."""
 
-    Raises ValueError for a bad URL, if not all of them are in one bucket or all in folders, and if a new one is in another one:
-    a clone names its parents by paths, and must not be deleted with one of them.
+    bucket: str  # "": they are in folders
+    base: str  # what comes before a key in it: "" in a bucket, else "/" or "/some/folder/"
+    roots: tuple[str, ...]
+
+
+def locate(urls: Sequence[str], new: Sequence[str] = (), base: str | None = None) -> Located:
+    """Return where databases are. `new`: URLs of those that are to be made of the others. `base`: the folder from which they
+    name their parents; None: the one from which a source does, or else the root of the file system.
+
+    Raises ValueError for a bad URL, if not all of them are in one bucket or all below the folder from which one of them names
+    its parents, if a new one is in the folder of another one, or around it, and for a folder that is missing.
     """
     places = [place_of(url) for url in (*urls, *new)]
-    bucket, roots = places[0][0], [root for _, root in places]
+    bucket, roots = places[0][0], tuple(root for _, root in places)
     for url, (other, _) in zip((*urls, *new), places):
         if other != bucket:
             raise ValueError(f"{url!r} is in another store than {urls[0]!r}: a clone names its parents by their paths in its "
                              "own bucket or file system, so give a URL there")
-    real = roots if bucket else [os.path.realpath(f"/{root}").strip("/") for root in roots]
+    real = roots if bucket else tuple(os.path.realpath(f"/{root}").strip("/") for root in roots)
     for one in real[len(urls):]:
         check_beside(one, real[:len(urls)])
+    if base is not None and (bucket or place_of(base)[0]):
+        raise ValueError(f"the store of {urls[0]!r} is {'its bucket' if bucket else 'no bucket'}: give a base for folders only")
     if bucket:
-        store = open_store(f"s3://{bucket}")
-        return (ReadOnly(store) if read_only else store), roots
+        return Located(bucket, "", roots)
     for root in roots[:len(urls)]:
         check_folder(root)
     for root in roots[len(urls):]:
         check_can_be_made(f"/{root}")
-    return (LocalStore("/", read_only=True) if read_only else LocalDatabases()), roots
+    return below([f"/{root}" for root in roots], None if base is None else f"/{place_of(base)[1]}")
 
 
-def check_beside(new: str, others: list[str]) -> None:
+def below(folders: list[str], base: str | None) -> Located:
+    """Return where the databases in some folders are, below the one from which they name their parents: `base`, if it is given.
+
+    Raises ValueError if one of them is not below it, or names its parents from another one."""
+    if base is None:
+        named = {folder: found for folder in folders if (found := base_of(folder) or base_of(os.path.realpath(folder)))}
+        base = next(iter(named.values()), "/")
+        for folder, other in named.items():
+            if other != base:
+                raise ValueError(f"{folder!r} names its parents by paths from {other!r}, and another source from {base!r}: one "
+                                 "database cannot name both, so give sources of one store")
+    check_folder(base.strip("/"))
+    start = "/" if base == "/" else f"{base}/"
+    real = "/" if base == "/" else f"{os.path.realpath(base)}/"
+    roots: list[str] = []
+    for folder in folders:
+        spellings = (folder, start), (os.path.realpath(folder), real)  # one of them may be behind a link
+        found = [path[len(above):] for path, above in spellings if f"{path}/".startswith(above)]
+        if not found:
+            raise ValueError(f"{folder!r} is not below {base!r}, from where parents are named: give a place there")
+        roots.append(found[0])
+    return Located("", start, tuple(roots))
+
+
+def open_located(places: Located, read_only: bool) -> ObjectStore:
+    """Return the store of databases. Writing needs a folder of a database only once something is written into it. A command
+    that only reads folders does nothing else meanwhile, so it needs no threads."""
+    if places.bucket:
+        store = open_store(f"s3://{places.bucket}")
+        return ReadOnly(store) if read_only else store
+    return LocalStore(places.base, read_only=True, threads=False) if read_only else LocalDatabases(places.base)
+
+
+def check_beside(new: str, others: Sequence[str]) -> None:
     """Check that a new database is not in the folder of another one, or around it. Raises ValueError."""
     for other in others:
         if new == other:

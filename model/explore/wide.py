@@ -27,10 +27,12 @@ BLOCK = 1 << 17  # states that are expanded at once
 NEEDLES = 1 << 14  # states that are looked up at once in a run of seen ones
 GROWTH = 4  # a run of seen states is merged with the next when it is not so many times as long
 KEY_BITS = 63
+CELLS = 1 << 28  # pairs (shared part, local) of all processes, at most; a table needs 4 to 9 bytes for each
 
 
 class TooWide(OverflowError):
-    """A state of this model does not fit 63 bits; model.explore.tabulated.explore takes any width."""
+    """A state of this model does not fit 63 bits, or its pairs of a shared part and a local do not fit a dense table.
+    model.explore.tabulated.explore takes any model."""
 
 
 class Learnt(NamedTuple):
@@ -104,7 +106,10 @@ class Tables:
             moves.settle((self.shifts[0], self.shifts[p + 1]))
 
     def room(self, sizes: list[int]) -> None:
-        """For so many numbers of each part."""
+        """For so many numbers of each part. Raises TooWide."""
+        if sizes[0] * sum(sizes[1:]) > CELLS:
+            raise TooWide(f"{sizes[0]:,} shared parts and {sum(sizes[1:]):,} locals have more than {CELLS:,} pairs, which the "
+                          "wide engine's tables do not hold: take the tabulated engine")
         for p, moves in enumerate(self.moves):
             moves.room(sizes[0], sizes[p + 1])
 

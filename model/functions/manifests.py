@@ -1,7 +1,8 @@
 """Safety: what a manifest shows is defined once, as the versions that a reader finds of each key, in its order.
 
 Keys are 0, 1, .. KEYS - 1. An SST is an interval of keys with one version of each; the version is named by the owner and
-the number of the SST. So this module says what is read, and nothing of how a function on manifests works.
+the number of the SST. A key with more versions than an SST takes is in several SSTs of a run, as their first or last key. So
+this module says what is read, and nothing of how a function on manifests works.
 """
 
 from collections.abc import Iterable
@@ -87,9 +88,12 @@ def found(database: Database, view: View, key: int, keys: int, objects: Objects)
 
 
 def in_run(database: Database, run: Run, key: int, keys: int, objects: Objects) -> list[Version]:
-    """Look up a key as a reader does: in the last view that starts at the key or before it."""
-    starts = [view for view in run.views if effective(view, keys)[0] <= key]
-    return found(database, starts[-1], key, keys, objects) if starts else []
+    """Look up a key as a reader does: in the views that start at the key or before it, from the last one on that starts before
+    it. Views may share a key, which is the last of the one and the first of the next; the newest version is in the first."""
+    starts = [effective(view, keys)[0] for view in run.views]
+    first = max((place for place, start in enumerate(starts) if start < key), default=0)
+    return [version for view, start in zip(run.views[first:], starts[first:]) if start <= key
+            for version in found(database, view, key, keys, objects)]
 
 
 def versions(database: Database, key: int, keys: int, objects: Objects) -> tuple[Version, ...]:

@@ -22,7 +22,8 @@ class Constants(NamedTuple):
     ROUNDS: int = 3  # of projection and union
     # Safeguards: switch one off and a property must fail
     CUT_VIEWS: bool = True  # a projection narrows each view; False: it only leaves out views without a key in the span
-    NEXT_BOUNDS: bool = True  # a view in a run ends where the next one starts; False: where its SST may end
+    NEXT_BOUNDS: bool = True  # a view in a run ends with the first key of the next one; False: where its SST may end
+    SHARE_KEYS: bool = True  # and has that key, which both may have; False: it ends before it
     PRUNE_PINS: bool = True  # an SST that nothing shows is no longer pinned
     REFUSE_LOG: bool = True  # a database with rows in the log only is neither projected nor united
     REFUSE_OVERLAP: bool = True  # sources with a common key are not united
@@ -88,7 +89,8 @@ def bounded(c: Constants, views: tuple[View, ...]) -> list[tuple[View, tuple[int
     """Return the views of a run with the keys that each shows."""
     spans = [effective(view, c.KEYS) for view in views]
     if c.NEXT_BOUNDS:
-        spans = [(start, min(end, following)) for (start, end), (following, _) in pairwise([*spans, (c.KEYS, c.KEYS)])]
+        spans = [(start, min(end, following + c.SHARE_KEYS)) for (start, end), (following, _) in pairwise(
+            [*spans, (c.KEYS, c.KEYS)])]
     return list(zip(views, spans))
 
 

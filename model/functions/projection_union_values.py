@@ -31,13 +31,14 @@ def width(intervals: tuple[tuple[int, int], ...]) -> int:
 
 
 def arranged(ssts: list[Sst], places: tuple) -> Manifest | None:
-    """Return a fresh database with each SST in its place; None if two SSTs of one run have a key in common."""
+    """Return a fresh database with each SST in its place; None if two SSTs of one run have more than one key in common, or the
+    second has the newer version of it."""
     views = {place: [View(sst.number, sst, sst.first, sst.end) for sst, at in zip(ssts, places) if at == place]
              for place in PLACES}
     runs = []
     for place in PLACES[1:]:
-        those = sorted(views[place], key=lambda view: view.start)
-        if any(a.end > b.start for a, b in pairwise(those)):
+        those = sorted(views[place], key=lambda view: (view.start, view.end, -view.sst.number))
+        if any(a.end > b.start + (a.sst.number > b.sst.number) for a, b in pairwise(those)):
             return None
         if those:
             opened = (view if view.sst.last_is_known else view._replace(end=KEYS_END) for view in those)

@@ -328,7 +328,7 @@ def scope(c: Any) -> Scope:  # a Constants without None
 
 
 # The instance in which counterexamples to induction are searched, and what they need beside without a safeguard.
-SMALL = {"DATA": 2, "WINDOWS": 2, "JOBS": 2, "MAX_TERM": 2}
+SMALL: dict[str, Any] = {"DATA": 2, "WINDOWS": 2, "JOBS": 2, "MAX_TERM": 2}
 SHOWN = {"WINDOW_END": {"AHEAD": -1}, "MAX_TIME": {"AHEAD": 1}, "NEVER": {"PERIOD": 0},
          "LONGEST": {"WINDOWS": 1, "TENANTS": 2, "PERIODS": 2, "MAX_NOW": 4}}
 SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES,

@@ -216,7 +216,7 @@ def die_of_job(c: Constants, me: int, s: Shared, w: Worker) -> Iterator:
 
 def stall(c: Constants, me: int, s: Shared, w: Worker) -> Iterator:
     """Its lease ends, and it does not know."""
-    if is_mine(s, me, w) and below(s.stalls, c.MAX_STALLS):
+    if w.batch is not None and is_mine(s, me, w) and below(s.stalls, c.MAX_STALLS):
         i = place(s, w.batch)
         if i is not None and not s.jobs[i].over:
             yield (), with_jobs(s, i, s.jobs[i]._replace(over=True))._replace(stalls=one_more(s.stalls, c.MAX_STALLS)), w

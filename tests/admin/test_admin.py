@@ -5,7 +5,7 @@ import errno
 import json
 import os
 import signal
-import zlib
+from collections.abc import Iterable
 
 import pytest
 from typer.testing import CliRunner
@@ -28,28 +28,57 @@ from highwater.impl.codecs.slatedb.tables import (
     ExternalDb,
     Range,
     Run,
+    Segment,
     Sst,
-    SstInfo,
     Tiered,
     View,
 )
+from highwater.impl.db.build import Built, sst_of, wal_of
+from highwater.impl.db.rows import Row
 from highwater.impl.errors import Unavailable
 from highwater.impl.layout import Namespace
+from highwater.impl.stores.databases import LocalDatabases
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.read_only import ReadOnly
 from highwater.impl.stores.system import open_database, open_store, system_world
 from highwater.impl.world import Page
+from tests.support.signals import deliver
 
 pytest_plugins = ["tests.support.stores.fixtures"]
 V1, V2 = ManifestCodec(Phase.WRITE_V1), ManifestCodec(Phase.WRITE_V2)
 A, B, C, D = (ulid_of(number << 80) for number in (1, 2, 3, 4))
 UUIDS = tuple(f"01740ee5-6459-44af-9a45-85deb6e468e{digit}" for digit in "345")
 NIGHT_S = 1_795_304_338
-WHOLE = bytes(92) + b"info" + zlib.crc32(b"info").to_bytes(4, "big") + (92).to_bytes(8, "big") + b"\0\2"  # as an SST ends
+SEQS = {A: range(1, 4), B: range(4, 7), C: range(1, 7), D: range(7, 10)}  # C is of A and B
+
+
+def rows_of(seqs: Iterable[int]) -> list[Row]:
+    """Return rows with the keys "a" to "z" for these numbers."""
+    seqs = [*seqs]
+    keys = [b"a", *(b"k%03d" % seq for seq in seqs[1:-1]), b"z"][:len(seqs)]
+    rows = [Row(key, seq, value=b"value %d " % seq * 5) for key, seq in zip(keys, seqs)]
+    return sorted(rows, key=lambda row: (row.key, -row.seq))
+
+
+def built_of(seqs: Iterable[int]) -> Built:
+    return sst_of(rows_of(seqs), block_bytes=64, least_filtered=1)
+
+
+BUILT = {name: built_of(seqs) for name, seqs in SEQS.items()}
+LOG = wal_of([Row(b"w%d" % seq, seq, value=bytes(30)) for seq in range(10, 13)], block_bytes=64).body  # WAL object 5
+WHOLE = BUILT[D].body
 
 
 def sst(name: str) -> Sst:
-    return Sst(name, SstInfo(first_entry=b"a", index_offset=40, index_len=52, last_entry=b"z"), 2)
+    return Sst(name, BUILT[name].info, 2)
+
+
+def of_run(*ends: tuple[bytes, bytes | None]) -> dict[str, object]:
+    """The fields of a manifest with one run, of SSTs with these first and last keys."""
+    names = (A, B, C, D)[:len(ends)]
+    infos = (BUILT[name].info._replace(first_entry=first, last_entry=last) for name, (first, last) in zip(names, ends))
+    return {"l0": (), "ssts": tuple(Sst(name, info, 2) for name, info in zip(names, infos)),
+            "compacted": (Run(0, tuple(View(name, name) for name in names)),)}
 
 
 def manifests() -> dict[int, Manifest]:
@@ -103,9 +132,9 @@ def bench(tmp_path) -> Bench:
     for file_id, recent in enumerate(((), (), (compaction,)), 1):
         bench.put(Namespace("", "compactions").key(file_id), compactions.encode(compactions.Compactions(1, recent)))
     for wal_id in (4, 5):
-        bench.put(Namespace("", "wal").key(wal_id), b"" if wal_id == 4 else WHOLE)
-    for name in (A, B, C, D):
-        bench.put(f"compacted/{name}.sst", WHOLE)
+        bench.put(Namespace("", "wal").key(wal_id), b"" if wal_id == 4 else LOG)
+    for name, built in BUILT.items():
+        bench.put(f"compacted/{name}.sst", built.body)
     return bench
 
 
@@ -125,7 +154,13 @@ def found(bench: Bench, *options: object) -> list[tuple[str, str]]:
 
 def test_a_healthy_database(bench):
     assert found(bench) == []
-    assert ran("check", bench.folder).output.strip() == "ok: nothing is wrong"
+    names = "ok: nothing is wrong in what was read (read 8 manifests, 3 compactions files and the boundaries"
+    assert ran("check", bench.folder).output.strip() == f"{names}; of 4 SSTs and 2 WAL objects only names and sizes)"
+    assert ran("check", bench.folder, "--deep").output.strip() == (
+        f"{names}, and the ends of 4 SSTs and 1 WAL objects; most blocks were not read)")
+    size = sum(len(built.body) for built in BUILT.values()) + len(LOG)
+    assert ran("check", bench.folder, "--full").output.strip() == (
+        f"{names}, and 4 SSTs and 1 WAL objects whole: 18 blocks, 18 rows, {size:,} bytes)")
 
 
 def test_a_pin_that_nobody_needs(bench):
@@ -161,6 +196,15 @@ def another_parent(bench: Bench) -> ExternalDb:
     return ExternalDb(f"{bench.folder}/parent".lstrip("/"), UUIDS[2], UUIDS[1], (D,))
 
 
+
+@pytest.mark.parametrize("ends", [
+    ((b"a", b"k"), (b"k", b"m")), ((b"a", b"k"), (b"k", b"k"), (b"k", b"k"), (b"k", b"m")),
+    ((b"a", None), (b"k", None), (b"k", b"m"))])
+def test_a_key_in_neighbours_of_a_run_is_no_fault(bench, ends):
+    bench.latest(**of_run(*ends))
+    assert [one for one in found(bench) if one[0] != "note"] == []
+
+
 DAMAGE = {
     "a manifest is missing": (lambda b: b.delete("manifest", 3), ("damage", "gap")),
     "one is missing behind a boundary": (lambda b: (b.delete("manifest", 6), b.put("gc/manifest.boundary", b"4")),
@@ -187,8 +231,23 @@ DAMAGE = {
     "an SST of a checkpoint is missing": (lambda b: (b.folder / f"compacted/{A}.sst").unlink(), ("damage", "SST missing")),
     "two views with one id": (lambda b: b.latest(l0=(View(D, D, LEFT), View(D, D, RIGHT))), ("danger", "view twice")),
     "a view of nothing": (lambda b: b.latest(ssts=(sst(D),)), ("damage", "view of nothing")),
+    "SSTs of a run in another order": (lambda b: b.latest(**of_run((b"k", b"m"), (b"a", b"c"))), ("damage", "run not sorted")),
+    "SSTs of a run with several common keys": (lambda b: b.latest(**of_run((b"a", b"k"), (b"j", b"m"))),
+                                               ("damage", "run not sorted")),
+    "a key that more than neighbours have": (lambda b: b.latest(**of_run((b"a", b"k"), (b"k", b"m"), (b"k", b"z"))),
+                                             ("damage", "run not sorted")),
+    "SSTs of a run of a segment": (lambda b: b.latest(ssts=(sst(C), sst(D)), l0=(), compacted=(), segments=(
+        Segment(b"s", compacted=(Run(0, (View(C, C), View(D, D))),)),)), ("damage", "run not sorted")),
+    "SSTs of a run that a checkpoint keeps": (
+        lambda b: b.manifest(5, manifests()[5]._replace(**of_run((b"b", b"c"), (b"a", b"c")))), ("damage", "run not sorted")),
+    "runs in another order": (lambda b: b.latest(l0=(), compacted=(Run(0, (View(C, C),)), Run(1, (View(D, D),)))),
+                              ("damage", "runs out of order")),
+    "a range of no kind": (lambda b: b.latest(l0=(View(D, D, Range(Bound(b"a", 0), RIGHT[1])),)),
+                           ("damage", "view of nothing")),
     "a writer that was fenced": (lambda b: b.latest(writer_epoch=0), ("damage", "history goes back")),
-    "a WAL file is missing": (lambda b: b.delete("wal", 5), ("damage", "WAL missing")),
+    "a WAL file is missing": (lambda b: b.delete("wal", 5), ("damage", "WAL ends early")),
+    "a WAL file before others is missing": (
+        lambda b: b.put(Namespace("", "wal").key(7), wal_of([Row(b"w", 13)]).body), ("damage", "WAL missing")),
     "a clone that was not finished": (lambda b: b.latest(initialized=False), ("danger", "not initialized")),
     "a clone without a pin": (lambda b: b.latest(external_dbs=(CLONE,)), ("danger", "clone not pinned")),
     "a clone whose pin is not named": (lambda b: b.latest(external_dbs=(CLONE._replace(final_checkpoint_id=None),)),
@@ -261,17 +320,22 @@ def test_a_wal_in_another_store(bench, tmp_path):
     assert found(bench, *wal_url) == found(bench, *wal_url, "--deep") == []
     assert ran("gc", bench.folder, *wal_url).exit_code == 0 and ran("gc", bench.folder).exit_code == SAFETY
     (tmp_path / "elsewhere" / Namespace("", "wal").key(5)).unlink()
-    assert found(bench, *wal_url) == [("damage", "WAL missing")]
+    assert found(bench, *wal_url) == [("damage", "WAL ends early")]
     assert ran("check", bench.folder, "--wal-url", tmp_path / "no").exit_code == BAD_INPUT
 
 
+CUTS = {"a byte less": lambda body: body[:-1], "half of it": lambda body: body[:len(body) // 2], "a byte": lambda body: b"x",
+        "other": lambda body: body[:-20] + bytes([body[-20] ^ 1]) + body[-19:], "more": lambda body: body + bytes(100)}
+
+
 @pytest.mark.parametrize("key", [Namespace("", "wal").key(5), f"compacted/{D}.sst"], ids=["WAL", "SST"])
-@pytest.mark.parametrize("body", [WHOLE[:-1], WHOLE[:100], b"x", bytes(92) + b"iNfo" + WHOLE[96:], WHOLE + bytes(100)],
-                         ids=["a byte less", "half a footer", "a byte", "other", "more"])
-def test_ends_are_checked_if_asked(bench, key, body):
+@pytest.mark.parametrize("cut", CUTS)
+def test_ends_are_checked_if_asked(bench, key, cut):
     assert found(bench, "--deep") == []
-    bench.put(key, body)
-    assert set(found(bench, "--deep")) == {("damage", "cut short")}
+    bench.put(key, CUTS[cut]((bench.folder / key).read_bytes()))
+    for option in ("--deep", "--full"):
+        assert ("damage", "damaged object") in found(bench, option)
+        assert set(found(bench, option)) <= {("damage", "damaged object"), ("damage", "cut short")}
 
 
 def test_what_is_only_seen_once_is_not_told(bench, monkeypatch):
@@ -279,11 +343,11 @@ def test_what_is_only_seen_once_is_not_told(bench, monkeypatch):
     (bench.folder / f"compacted/{D}.sst").unlink()
     looks = []
 
-    async def loaded(world, root, wal_at):
-        looks.append(root)
+    async def loaded(*given):
+        looks.append(given)
         if len(looks) == 2:
             bench.put(f"compacted/{D}.sst", WHOLE)
-        return await load(world, root, wal_at)
+        return await load(*given)
 
     monkeypatch.setattr(admin_check, "load", loaded)
     assert found(bench) == [] and len(looks) == 2
@@ -312,8 +376,8 @@ def test_a_file_that_is_collected_while_it_is_read_is_left_out(bench, folder, na
 
 @pytest.mark.parametrize("key", [f"compacted/{A}.sst", Namespace("", "wal").key(5)])
 def test_the_end_of_a_file_that_is_collected_meanwhile_is_not_checked(bench, key):
-    found = asyncio.run(admin_check.look(system_world(Collected(bench.folder, key)), "", None, deep=True))
-    assert not [one for one in found if one.kind == "cut short"]
+    found = asyncio.run(admin_check.look(system_world(Collected(bench.folder, key)), "", None, admin_check.Depth.BLOCKS))
+    assert not [one for one in found.findings if one.kind in ("cut short", "damaged object")]
 
 
 def test_a_parent_whose_manifest_is_collected_meanwhile_has_none(bench):
@@ -397,7 +461,7 @@ def collected_data(bench, *options: str) -> list[str]:
 @pytest.mark.parametrize("checkpoint", [True, False], ids=["of a checkpoint", "of nobody"])
 def test_data_that_nothing_names_is_collected(bench, checkpoint):
     for wal_id in (2, 3):
-        bench.put(Namespace("", "wal").key(wal_id), b"" if wal_id == 3 else WHOLE)
+        bench.put(Namespace("", "wal").key(wal_id), b"" if wal_id == 3 else LOG)
     if not checkpoint:
         bench.latest(checkpoints=())
     garbage = [] if checkpoint else [f"compacted/{A}.sst", f"compacted/{B}.sst"]
@@ -503,7 +567,8 @@ def test_a_database_in_a_bucket(bench, moto_stores, monkeypatch):
                 await store.put(f"some/db/{path.relative_to(bench.folder)}", path.read_bytes())
 
     asyncio.run(copy())
-    assert ran("check", f"{url}/some/db").output.strip() == "ok: nothing is wrong"
+    for options in ((), ("--deep",), ("--full",)):
+        assert ran("check", f"{url}/some/db", *options).output.startswith("ok: nothing is wrong in what was read")
     assert "writer_epoch: 1" in ran("inspect", f"{url}/some/db").output
     result = ran("gc", f"{url}/some/db", "--min-age-s", "0")
     assert result.exit_code == 0, result.output
@@ -525,15 +590,13 @@ def test_what_is_refused_is_one_line(tmp_path):
     assert result.exit_code == BAD_INPUT and len(result.stderr.splitlines()) == 1 and "\x1b" not in result.stderr
 
 
-@pytest.mark.parametrize("words, says", [(("check",), "stopped"), (("checkpoint", "create"), "may be applied, now or later")])
-def test_ctrl_c(bench, monkeypatch, words, says, ctrl_c):
+@pytest.mark.parametrize("words, store, says", [
+    (("check",), LocalStore, "stopped"), (("checkpoint", "create"), LocalDatabases, "may be applied, now or later")])
+def test_ctrl_c(bench, monkeypatch, words, store, says, ctrl_c):
     async def list_page(self, prefix, after=""):
-        if words == ("check",) or not self._read_only:
-            os.kill(os.getpid(), signal.SIGINT)
-            await asyncio.sleep(30)
-        return await listed(self, prefix, after)
+        deliver(signal.SIGINT)
+        await asyncio.sleep(30)
 
-    listed = LocalStore.list_page
-    monkeypatch.setattr(LocalStore, "list_page", list_page)
+    monkeypatch.setattr(store, "list_page", list_page)
     result = ran(*words, bench.folder)
     assert result.exit_code == INTERRUPTED and says in result.stderr and len(result.stderr.splitlines()) == 1, result.output

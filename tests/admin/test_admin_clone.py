@@ -1,7 +1,7 @@
 """`highwater admin clone` and `detach`: rows, what is refused, and an error at each request."""
 
 import asyncio
-import os
+import re
 import signal
 import time
 from typing import Any
@@ -17,6 +17,7 @@ from highwater.impl.errors import OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.system import system_world
+from tests.support.signals import deliver
 from tests.support.slatedb.folders import admin, asked, files, kinds, latest, put, rewritten, rows, written
 from tests.support.slatedb.tables import database, id_of
 
@@ -39,6 +40,15 @@ def clone(tmp_path):
 
 def path_of(folder) -> str:
     return str(folder).lstrip("/")
+
+
+def test_paths_are_printed_with_their_first_slash(parent, clone, tmp_path):
+    texts = [admin("clone", parent, clone).stdout, admin("inspect", clone).stdout.splitlines()[0],
+             admin("clone", tmp_path / "none", tmp_path / "new").stderr,
+             admin("clone", parent, tmp_path / "other", "--source", UUIDS[0]).stderr]
+    assert texts[0].startswith(f"'{clone}' is made: ") and f" in '{parent}' keeps 2 SSTs" in texts[0]
+    assert texts[1] == str(clone)
+    assert not [text for text in texts if re.search(rf"(?<![\w/]){path_of(tmp_path)}", text)], texts
 
 
 def checkpoints_of(folder) -> set[str]:
@@ -260,7 +270,7 @@ def test_a_clone_that_fails_anywhere_is_continued(parent, clone, late, error):
 
 def test_ctrl_c(parent, clone, monkeypatch, ctrl_c):
     async def create(store, key, body):
-        os.kill(os.getpid(), signal.SIGINT)
+        deliver(signal.SIGINT)
         return await inner(store, key, body)
 
     inner = LocalStore.create

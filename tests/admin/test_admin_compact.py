@@ -99,13 +99,20 @@ def test_what_is_refused(folder):
     assert files(folder) == before
     path.write_bytes(good)
     sst = min((folder / "compacted").iterdir())
-    sst.write_bytes(sst.read_bytes()[:-1])
-    assert f"{sst.name}: byte " in run("compact", folder, code=BAD_INPUT)
+    whole = sst.read_bytes()
+    for body, says in ((whole[:-1], f"{sst.name}: byte "), (b"x" + whole[1:], f"{sst.name}: byte "), (None, "it is missing")):
+        sst.write_bytes(body) if body else sst.unlink()
+        before = files(folder)
+        for more in ((), ("--watch",)):
+            assert says in run("compact", folder, *more, code=BAD_INPUT)
+        assert files(folder) == before, "a compactor that cannot work takes no epoch"
 
 
 def test_a_missing_library_is_named(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
+    before = files(folder)
     assert "pyarrow" in run("compact", folder, "--codec", "zstd", code=INCOMPLETE)
+    assert files(folder) == before
 
 
 def test_whoever_comes_later_takes_over(folder):

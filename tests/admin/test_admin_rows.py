@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from highwater.admin.deep import faults_at
+from highwater.admin.contents import Target, contents_of
 from highwater.admin.rows import bytes_of, span_of, text_of
 from highwater.cli.main import app
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE
+from highwater.gate.extras import install_extra
 from highwater.impl.db.build import sst_of
 from highwater.impl.db.compression import SNAPPY
 from highwater.impl.db.rows import MERGE, TOMBSTONE, Row
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.stores.s3 import S3Store, connect
-from highwater.impl.stores.system import Counters, SystemClock, Ulids
-from highwater.impl.world import Object, World, list_all
+from highwater.impl.world import Object, list_all
 from tests.support.slatedb.ranged import Counting
 from tests.support.slatedb.tables import database, id_of
 
@@ -158,7 +158,7 @@ def test_all_is_the_same_in_s3_where_ssts_are_read_by_ranges(folder, versitygw_s
 
 
 def test_a_deep_check_reads_only_ends():
-    built = sst_of([Row(b"%06d" % i, 1, value=bytes(1000)) for i in range(1000)]).body
+    built = sst_of([Row(b"%06d" % i, 1, value=bytes(1000)) for i in range(2000)]).body
     wrong, store = bytearray(built), Counting()
     wrong[-30] ^= 1
     bodies = {"whole": built, "wrong": bytes(wrong), "cut": built[:-3], "empty": b""}
@@ -167,8 +167,9 @@ def test_a_deep_check_reads_only_ends():
         for key, body in bodies.items():
             await store.put(key, body)
         sizes = {key: len(body) for key, body in bodies.items()} | {"gone": 9}
-        found = await faults_at(World(store, SystemClock(), Ulids(), Counters()), sizes)
-        assert [*found] == ["wrong", "cut", "empty"] and "checksum" in found["wrong"] and "footer" in found["cut"]
+        read = await contents_of([Target(key, store, size) for key, size in sizes.items()], False, None)
+        found = {key: content.fault for key, content in read.by_key.items() if content.fault}
+        assert [*found] == ["wrong", "cut", "empty"] and "checksum" in found["wrong"] and "version" in found["cut"]
 
     asyncio.run(case())
     assert max(end - start for start, end in store.ranges) < len(built) / 3
@@ -187,7 +188,7 @@ def test_a_missing_library_is_named(tmp_path, monkeypatch):
     folder = filled(tmp_path, SNAPPY)
     assert lines("get", folder, "a")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert "pip install 'highwater-verify[codecs]'" in refused("get", folder, "a", code=INCOMPLETE)
+    assert install_extra("codecs") in refused("get", folder, "a", code=INCOMPLETE)
 
 
 @given(raw=st.binary(max_size=8))
@@ -233,4 +234,8 @@ def test_what_cannot_be_written(folder):
     assert "1 to 65,535" in refused("put", folder, "", "1")
     assert "--ttl" in refused("put", folder, "a", "1", "--ttl", "soon")
     assert "\\x" in refused("put", folder, "\\xg", "1")
+    newest = max(path for path in (folder / "wal").iterdir() if path.stat().st_size)
+    newest.write_bytes(newest.read_bytes()[:-1])
+    for more in ((), ("--create",)):
+        assert f"{newest.name}: byte " in refused("put", folder, "a", "1", *more)
     assert sorted(path.name for path in folder.rglob("*.*") if path.is_file()) == before

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from highwater.admin.several import Taken
 from highwater.admin.unite import Part, united
+from highwater.cli.main import app
 from highwater.gate.exits import BAD_INPUT, SAFETY
+from highwater.impl.codecs.slatedb.tables import Run, View
 from highwater.impl.db.build import wal_of
 from highwater.impl.db.merge import versions
 from highwater.impl.db.reader import Reader, opened
@@ -51,6 +54,26 @@ def test_a_projection_has_the_keys_of_its_range(whole, halves):
         assert entry.path == path_of(whole) and {entry.source_checkpoint_id, entry.final_checkpoint_id} < checkpoints_of(whole)
         assert set(files(half)) == {"manifest/" + f"{i:020}.manifest" for i in (1, 2)}
     assert rows(asked_new("project", whole, whole.parent / "one", "--prefix", "b")) == {"b": "2"}
+
+
+def test_a_key_in_several_ssts_of_a_run_is_read_projected_and_compacted(tmp_path):
+    """0.17.0 writes such runs if a snapshot keeps many versions of a key."""
+    versions_of_k = [Row(b"k", seq, value=b"%d" % seq) for seq in range(9, 0, -1)]
+    runs = (Run(0, tuple(View(id_of(n), id_of(n)) for n in (1, 2, 3))),)
+    folder = written(tmp_path / "whole", [[*put("a"), *versions_of_k[:3]], versions_of_k[3:6], [*versions_of_k[6:], *put("m")]],
+                     l0=(), compacted=runs)
+    wanted = {"a": "1", "k": "9", "m": "1"}
+    assert rows(folder) == wanted and kinds(folder) == set() and admin("check", folder, "--deep").exit_code == 0
+    for name, span, keys in (("k", ("--prefix", "k"), "k"), ("left", ("--end", "k"), "a"), ("right", ("--start", "k"), "km")):
+        assert rows(asked_new("project", folder, tmp_path / name, *span)) == {key: wanted[key] for key in keys}
+    assert len(latest(tmp_path / "k").compacted[0].views) == 3
+    asked("union", tmp_path / "left", tmp_path / "right", tmp_path / "both")
+    asked("clone", folder, tmp_path / "clone")
+    assert rows(tmp_path / "both") == rows(tmp_path / "clone") == wanted
+    assert [view.sst_id for view in latest(tmp_path / "both").compacted[0].views] == [id_of(n) for n in (1, 2, 3)]
+    rewritten(folder, l0=(View(id_of(4), id_of(1)),))  # so that there is something to compact
+    result = CliRunner().invoke(app, ["db", "compact", str(folder), "--min-sources", "1"])
+    assert result.exit_code == 0 and rows(folder) == wanted, result.output
 
 
 def asked_new(*words):

@@ -27,7 +27,7 @@ WAVE = 2  # ranges: so there are two waves
 
 
 def here(work, ranges, target, progress) -> list[Part]:
-    return [part for seeds in ranges for part in write_range(work, seeds, target)]
+    return [part for seeds in ranges for part in write_range(work, seeds, target)[0]]
 
 
 def run(place: Place) -> tuple[dict, list[dict]]:

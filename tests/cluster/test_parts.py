@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import os
 import signal
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +33,7 @@ from highwater.impl.stores.frames import framed, texts_to
 from highwater.impl.stores.stream_net import Address, AddressInUse
 from highwater.servers.leash import free_port
 from tests.cluster.test_server import COUNTING, WAIT_S, one
+from tests.support.signals import deliver
 
 ABC = Members(("a", "b", "c"))
 
@@ -334,7 +334,7 @@ def test_a_process_ends_at_a_signal_and_when_its_node_stops(tmp_path, number, ca
         serving = asyncio.ensure_future(server.serve(settings))
         async with Client({"1": address}, limit_s=WAIT_S) as client:
             assert await client.propose(b"x") == b"0"
-        os.kill(os.getpid(), number)
+        deliver(number)
         assert await serving == ""
         said = f"node '1' of cluster 'main' serves {address}, and knows levels up to {FORMS}.1"
         assert said in [record.getMessage() for record in caplog.records]

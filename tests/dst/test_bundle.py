@@ -7,15 +7,25 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from highwater.cli.dst import explain as dst_explain
 from highwater.cli.dst import replay as dst_replay
+from highwater.cli.dst import shrink as dst_shrink
 from highwater.cli.main import app
 from highwater.dst.bundle import Refused, read
 from highwater.dst.run_spec import Run, RunSpec
+from highwater.dst.scenarios import mutants_of, named, stems
+from highwater.dst.search.nearest import nearest
+from highwater.dst.simulate import Outcome, simulate
+from highwater.traces.explain.explain import replay
+from highwater.traces.refine import Failure
 
 RUN = ("dst", "run", "--seed", "4", "--mutant", "no_check")
 CODE = 10  # safety
@@ -183,7 +193,7 @@ def test_of_other_code_the_reason_comes_first_and_it_is_no_nondeterminism(carrie
         tape.write_text(json.dumps({**saved, "tape": choices, "code": "0123456789abcdef"}))
         for verb in ("replay", "explain"):
             result = ran("dst", verb, str(tape))
-            reason, ways, found = result.output.splitlines()
+            reason, ways, found = result.stdout.splitlines()
             assert reason.startswith("the code has changed") and "0123456789abcdef" in reason and "because of that" in reason
             assert "check out the code" in ways and found.startswith("the tape does not fit this code: ")
             assert result.exit_code == 3 and "nondeterminism" not in result.output
@@ -240,6 +250,57 @@ def test_what_is_kept_says_where_to_be(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert ran("dst", "timeline", "two", "--shrunk", "-o", "x.html").exit_code == 0
     assert "in the folder that holds two: highwater dst replay two --shrunk" in Path("x.html").read_text()
+
+
+@pytest.fixture(scope="module")
+def both(bundled, tmp_path_factory) -> Path:
+    """A bundle that holds the run and its shrunk run."""
+    folder = Path(shutil.copytree(bundled, tmp_path_factory.mktemp("both") / "two"))
+    assert ran("dst", "shrink", str(folder), "--budget", "30").exit_code == 0
+    return folder
+
+
+def events_in(folder: Path, prefix: str = "") -> int:
+    return len((folder / f"{prefix}trace.ndjson").read_text().splitlines())
+
+
+@pytest.mark.parametrize("verb", ["replay", "explain", "timeline", "export"])
+def test_verbs_take_the_shrunk_run_by_default_and_say_so(both, tmp_path, monkeypatch, verb):
+    out = tmp_path / "out"
+    more = {"timeline": ["-o", str(out)], "export": ["--shiviz", "-o", str(out)]}.get(verb, [])
+    monkeypatch.setattr(dst_replay.console, "width", 500)
+    texts = {}
+    for option in ((), ("--shrunk",), ("--unshrunk",)):
+        result = ran("dst", verb, str(both), *more, *option)
+        assert result.exit_code == (0 if more else CODE), result.output
+        texts[option] = result.output + (out.read_text() if more else "")
+    assert texts[()] == texts["--shrunk",] != texts["--unshrunk",]
+    assert "the shrunk run of the bundle (the unshrunk run: --unshrunk)" in texts[()]
+    assert "the unshrunk run of the bundle (the shrunk run: --shrunk)" in texts["--unshrunk",]
+    replayed = re.findall(r"highwater dst replay [^\n\"]*", texts["--unshrunk",])
+    assert all(command.endswith("--unshrunk") for command in replayed), replayed
+
+
+def test_reports_and_pages_say_which_run_they_show(bundled, both):
+    for name in ("report.txt", "timeline.html"):
+        assert "shrunk run" not in (bundled / name).read_text()
+        assert "the unshrunk run" in (both / name).read_text()
+        assert "the shrunk run" in (both / f"shrunk.{name}").read_text()
+
+
+def test_bundle_without_a_shrunk_run_says_nothing_of_it(bundled, both):
+    for what in (bundled, both / "shrunk.tape.json"):
+        assert "shrunk run" not in ran("dst", "explain", str(what)).output
+    result = ran("dst", "explain", str(bundled), "--shrunk")
+    assert result.exit_code == 2 and "highwater dst shrink" in result.output
+    for option in ("--shrunk", "--unshrunk"):
+        assert ran("dst", "explain", "4", option).exit_code == 2
+
+
+def test_shrink_begins_with_the_unshrunk_run(both, tmp_path):
+    again = ran("dst", "shrink", str(both), "--budget", "30", "-o", str(tmp_path / "again"))
+    assert again.exit_code == 0, again.output
+    assert events_in(tmp_path / "again") == events_in(both) > events_in(both, "shrunk.")
 
 
 def test_what_is_shrunk_and_not_kept_is_shrunk_again_by_the_line():
@@ -303,3 +364,92 @@ def test_a_strategy_is_named_and_in_the_line_that_replays(strategy):
     assert "--strategy" not in ran("dst", "run", "--seed", "3", "--mutant", "no_check").output
     result = ran("dst", "run", "--seed", "3", "--strategy", "luck")
     assert result.exit_code == 2 and "there are portfolio, times" in result.output
+
+
+# --- of every scenario
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Let an explanation look for a passing run only shortly, and a shrunk run replay in this process."""
+    monkeypatch.setattr(dst_explain, "nearest", partial(nearest, budget=2))
+    monkeypatch.setattr(dst_shrink, "replays", lambda of, run: simulate(run, tape=of.tape).digest == of.digest)
+
+
+def passing(stem: str) -> tuple[Outcome, list[str]]:
+    """Return a good run of a scenario's smallest shape, with the options that repeat it."""
+    shape: Any = named(stem).tiny
+    if hasattr(shape, "min_age_ms"):
+        shape = shape._replace(min_age_ms=max(shape.min_age_ms, 1))  # the least that the option takes
+    outcome = next(of for seed in range(200) if not (of := simulate(Run(seed, stem, shape=shape))).kind and len(of.events) > 5)
+    return outcome, ["--scenario", stem, "--seed", str(outcome.seed), *(
+        f"--shape={name}={value}" for name, value in shape._asdict().items())]
+
+
+def failing(stem: str) -> tuple[Outcome, list[str]]:
+    """Return a run of a mutant of the scenario that fails, with the options that repeat it."""
+    for seed, (name, (_, build)) in product(range(200), mutants_of(stem).builds.items()):
+        outcome = simulate(Run(seed, stem, name), build)
+        if outcome.kind:
+            return outcome, ["--scenario", stem, "--seed", str(seed), "--mutant", name]
+    raise AssertionError(f"no mutant of {stem} fails")
+
+
+def verb(*words: str, code: int = 0) -> str:
+    """Run a verb of `dst` or `trace`. Return what it prints, without the text of a whole product of states."""
+    result = ran(*words)
+    assert result.exit_code == code, (words, result.output, result.exception)
+    assert "OfParts(" not in result.output and "OfAll(" not in result.output, words
+    return result.output
+
+
+def data_in(page: Path) -> dict:
+    return json.loads(page.read_text().partition('type="application/json">')[2].partition("</script>")[0])
+
+
+def checked(outcome: Outcome) -> str:
+    """Return the signature with which the judge of the run's shape refuses its events; "" if it does not."""
+    trace = named(outcome.scenario).trace_of(outcome.shape)
+    try:
+        for event in outcome.events:
+            trace.observe(event)
+    except Failure as failure:
+        return failure.signature
+    return ""
+
+
+@pytest.mark.parametrize("stem", stems())
+def test_each_scenario_keeps_a_good_run(stem, tmp_path, quick):
+    """The timeline has a row for each event, with all fields of the state, and the trace is checked with the run's shape."""
+    (outcome, options), of = passing(stem), str(tmp_path / "run")
+    verb("dst", "run", *options, "--out", of)
+    assert outcome.digest in verb("dst", "replay", of)
+    assert f"{len(outcome.events):,} events refine" in verb("trace", "check", of)
+    verb("dst", "export", of, "--shiviz", "-o", f"{of}.log")
+    _, _, *lines = Path(f"{of}.log").read_text().splitlines()
+    assert len(lines) >= 2 * len(outcome.events) and all(
+        line.partition(" ")[0] in json.loads(line.partition(" ")[2]) for line in lines[::2])
+    assert ran("dst", "export", of, "--fizz", "-o", f"{of}.fizz").exit_code in (0, 3)  # 3: it has no spec, or not this action
+    verb("dst", "timeline", of, "-o", f"{of}.html")
+    data = data_in(Path(f"{of}.html"))
+    assert len(data["rows"]) == len(outcome.events)
+    names = [data["shared"], *(fields for _, fields in data["locals"])]
+    replayed = replay(outcome.events, named(stem).judge(outcome.shape))
+    assert replayed.error is None and any(steps for _, steps, _ in replayed.rows), "no event is a step of the model"
+    stateless = replayed.initial.shared == ()
+    assert stateless is not any(names) and (stateless or len({row.after for row in replayed.rows}) > 1)
+    for row in (data["initial"], *(row["state"] for row in data["rows"])):
+        assert [len(data["parts"][part]) for part in row] == list(map(len, names))
+    assert not [text for text in data["texts"] if text.startswith(("OfParts(", "OfAll("))]
+
+
+@pytest.mark.parametrize("stem", stems())
+def test_each_scenario_keeps_and_shrinks_a_failing_run(stem, tmp_path, quick):
+    (outcome, options), of = failing(stem), str(tmp_path / "run")
+    code, signature = {"refinement": 11, "liveness": 12}.get(outcome.kind, 10), checked(outcome)
+    verb("dst", "run", *options, "--out", of, code=code)
+    verb("dst", "export", of, "--shiviz", "-o", f"{of}.log")
+    assert f"({signature})" * bool(signature) in verb("trace", "check", of, code=code if signature else 0)
+    verb("dst", "shrink", of, "--budget", "5")
+    assert data_in(Path(of, "shrunk.timeline.html"))["rows"]
+    assert outcome.signature in verb("dst", "explain", of, code=code)
+    assert ran("trace", "check", of).exit_code in (0, code)

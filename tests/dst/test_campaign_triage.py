@@ -77,7 +77,7 @@ def test_what_it_says_replays_both(triaged):
     program = f"highwater() {{ '{sys.executable}' -m highwater \"$@\"; }}; {row['replay']}"
     done = subprocess.run(["bash", "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == exits.SAFETY and f"safety ({SIGNATURE})" in done.stdout, done.stderr
-    code, text = called("dst", "replay", triaged / row["bundle"])
+    code, text = called("dst", "replay", triaged / row["bundle"], "--unshrunk")
     assert code == exits.SAFETY and SIGNATURE in text and "43 requests" in text
 
 

@@ -13,6 +13,7 @@ from highwater.dst.world.node_faults import NodeWeights
 from highwater.impl.raft import snapshots
 from highwater.traces.event import Event, digest
 from highwater.traces.machines import node_of
+from highwater.traces.nodes import asks
 from highwater.traces.protocols.raft import Save, Step, body_of, step_of
 from highwater.traces.refine import Failure
 
@@ -91,6 +92,10 @@ def changes(step: Step) -> list[tuple[str, Step]]:
     return found
 
 
+def is_of_server(e: Event) -> bool:
+    return e.kind == "step" and not asks(e)
+
+
 def test_a_changed_step_is_refused():
     """Some changes are steps of another run. So each kind must be refused most of the time, and none be taken for good."""
     tried, refused = Counter(), Counter()
@@ -98,7 +103,7 @@ def test_a_changed_step_is_refused():
         outcome = run(seed, proposals=3, snapshot_entries=snapshot_entries, keep_entries=0)
         assert judged(outcome, outcome.events) == ""
         for at, e in enumerate(outcome.events):
-            for what, step in changes(step_of(e.body)) if e.kind == "step" else ():
+            for what, step in changes(step_of(e.body)) if is_of_server(e) else ():
                 if what == "a commit" and step.role != "leader":
                     continue  # a follower may know of a commit before its disk has the entry
                 changed = e._replace(body=body_of(step))
@@ -111,7 +116,7 @@ def test_a_changed_step_is_refused():
 def test_a_missing_step_is_refused_and_a_message_that_nobody_sent():
     outcome = run(1, proposals=3)
     events = outcome.events
-    at = next(at for at, e in enumerate(events) if e.kind == "step" and step_of(e.body).role == "leader")
+    at = next(at for at, e in enumerate(events) if is_of_server(e) and step_of(e.body).role == "leader")
     assert judged(outcome, [*events[:at], *events[at + 1:]]).startswith("refinement:")
     received = {e.request for e in events if e.kind == "received"}
     sent = next(at for at, e in enumerate(events) if e.kind == "sent" and e.request in received)

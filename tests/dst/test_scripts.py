@@ -1,5 +1,7 @@
 """Scripts: what one client alone is answered, and that a run fails if a script does."""
 
+import re
+
 import pytest
 
 from highwater.dst import script
@@ -58,6 +60,9 @@ def test_a_script_that_fails_fails_every_run(of, says, monkeypatch):
     outcomes = [simulate(Run(seed, "baseline")) for seed in (0, 1)]
     assert [(one.kind, one.signature) for one in outcomes] == [("safety", f"script:{of.__name__}")] * 2
     assert says in outcomes[0].message and f"of {__name__}" in outcomes[0].message
+    lines = range(of.__code__.co_firstlineno, of.__code__.co_firstlineno + 9)
+    line = re.search(r" \(dst/test_scripts\.py:(\d+)\)$", outcomes[0].message)
+    assert (line and int(line[1]) in lines) or of is waits, outcomes[0].message
 
 
 def test_a_fault_happens_where_the_script_says():

@@ -60,7 +60,7 @@ FILES = ("--json", "out.json", "--junit", "out.xml", "--summary", "out.md")
 def interrupted(folder: Path, after: str = "") -> tuple[int, str]:
     """Run these checks in a process of its own, one at a time. Send it Ctrl-C once it sleeps and has printed this."""
     (folder / "interrupted.py").write_text(dedent(CHECKS))
-    command = [sys.executable, "interrupted.py", "verify", "--protocol", "baseline", "--jobs", "1", *FILES]
+    command = [sys.executable, "interrupted.py", "verify", "--protocol", "baseline", "--rows", "--jobs", "1", *FILES]
     path = os.pathsep.join([str(ROOT), str(folder)])
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           env=os.environ | {"PYTHONPATH": path, "HIGHWATER_CACHE": str(folder / "cache")}) as process:

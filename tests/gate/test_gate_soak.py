@@ -5,6 +5,7 @@ import pytest
 from highwater.gate import soak
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE, SAFETY
 from highwater.gate.protocols import dlq_recovery, metadata_fsm, raft
+from highwater.gate.rows import timed
 
 CASES = """
 def test_passes():
@@ -27,7 +28,13 @@ def test_a_row_passes_and_fails_with_its_test(tmp_path, monkeypatch):
     assert failed.code == SAFETY and "an acknowledged entry is lost" in failed.message
     skipped = soak.held("test_it.py::test_skips", "")
     assert skipped.code == INCOMPLETE and "1 skipped" in skipped.message
-    assert soak.held("nowhere.py::test_it", "").code == INCOMPLETE
+
+
+def test_rows_of_tests_are_skipped_without_a_checkout(tmp_path, monkeypatch):
+    [check] = soak.checks("raft", "what", "test_it.py::test_it", ())
+    monkeypatch.setattr(soak, "root", lambda: tmp_path)
+    row = timed(check)
+    assert (row.code, row.message) == (INCOMPLETE, "the tests are not installed: run this in a checkout")
 
 
 def test_another_code_is_another_row(tmp_path, monkeypatch):

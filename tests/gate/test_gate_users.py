@@ -11,6 +11,7 @@ import pytest
 from highwater.cli.verify import checks_of
 from highwater.gate import simulation
 from highwater.gate.exits import BAD_INPUT, HARNESS, INCOMPLETE, LIVENESS, NONDETERMINISM, SPEC
+from highwater.gate.extras import install_extra
 from highwater.gate.rows import Check, Row, timed
 from highwater.gate.sizes import DEEP, GATE
 from highwater.project import PARTS, ProjectError
@@ -51,6 +52,15 @@ def test_an_edit_of_an_installed_package_makes_its_checks_run_again(editable, ed
     assert verdicts[1:] == [{"ok"}, {"kept"}], verdicts
 
 
+def test_gate_in_project_folder_keeps_verdicts(tmp_path):
+    """With a package in editable mode sys.path has an entry that is no path. Read as one, it is in the working folder."""
+    project = half(tmp_path / "project", "model.py", "spec.toml")
+    path = os.pathsep.join([str(ROOT), "__editable__.some-1.0.finder.__path_hook__"])
+    rows = [gate(project, PYTHONPATH=path, HIGHWATER_CACHE=str(tmp_path / "cache")) for _ in range(2)]
+    verdicts = [{verdict for row, verdict in each.items() if row.startswith("model: register")} for each in rows]
+    assert verdicts == [{"ok"}, {"kept"}], rows
+
+
 def test_a_package_that_was_uninstalled_has_changed(monkeypatch):
     from highwater.gate import watch
 
@@ -77,11 +87,14 @@ MODEL, PROOF = (REGISTER / "register/model.py").read_text(), "".join(f"{name} = 
     ({"model.py": "def (:\n"}, "model", "SyntaxError: invalid syntax (DIR/other/model.py:1)", BAD_INPUT),
     ({"model.py": MODEL, "scenario.py": "SCENARIO = 3\n"}, "scenario", "SCENARIO is no highwater.Scenario", BAD_INPUT),
     ({"model.py": MODEL, "mutants.py": "raise SystemExit(0)\n"}, "mutants", "SystemExit: 0 (DIR/other/mutants", BAD_INPUT),
-    ({"model.py": MODEL, "proof.py": PROOF}, "proof", "has no attribute 'SAFEGUARDS_OFF'", HARNESS),
+    ({"model.py": MODEL, "proof.py": PROOF.replace("WALKS = {}", "")}, "proof", "defines no WALKS; proof.py must", BAD_INPUT),
+    ({"model.py": MODEL, "recorded.py": "import nonexistent_thing\n"}, "recorded", "No module named", BAD_INPUT),
+    ({"model.py": MODEL, "damage.py": "1 / 0\n"}, "damage", "division by zero (DIR/other/damage.py:1)", BAD_INPUT),
+    ({"model.py": MODEL, "judge.py": "SMALL = 1\n"}, "judge", "judge.py defines no IMPOSSIBLE", BAD_INPUT),
+    ({"model.py": MODEL, "proof.py": PROOF + "SYSTEMS = 3\n"}, "proof", "'int' object is not iterable", HARNESS),
     ({"model.py": MODEL, "checks.py": "def checks():\n    yield 1 / 0\n"}, "checks", "division by zero", HARNESS),
     ({"model.py": MODEL, "spec.toml": "[[run]\n"}, "spec", "spec.toml: Expected ']]'", BAD_INPUT),
-    ({"model.py": MODEL, "proof.py": "import pyspark.no_such_module\n"}, "proof", "pip install 'highwater-verify[spark]'",
-     INCOMPLETE),
+    ({"model.py": MODEL, "proof.py": "import pyspark.no_such_module\n"}, "proof", install_extra("spark"), INCOMPLETE),
 ])
 def test_a_module_that_cannot_be_used_is_a_row_and_all_other_rows_run(tmp_path, files, part, said, code):
     with used(two(tmp_path, files)):

@@ -1,11 +1,12 @@
 """The wheel, and environments with it, for the tests that use an installed highwater."""
 
-import sysconfig
 from pathlib import Path
 
 import pytest
 
 from tests.support import installed
+
+LIBRARIES = Path(pytest.__file__).parents[1]  # of the interpreter that runs the tests
 
 
 @pytest.fixture(scope="session")
@@ -33,9 +34,20 @@ def core(wheel, tmp_path_factory) -> Path:
 def full(wheel, tmp_path_factory) -> Path:
     """An environment as with all extras: it also has what the interpreter of the tests has, the checkout excepted."""
     def make(folder: Path) -> None:
-        (installed.environment(folder, wheel) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        (installed.environment(folder, wheel) / "dependencies.pth").write_text(f"{LIBRARIES}\n")
 
     return installed.once(tmp_path_factory, "full", make)
+
+
+@pytest.fixture(scope="session")
+def complete(full, tmp_path_factory) -> Path:
+    """The environment with all extras, and with the command `highwater`."""
+    def make(folder: Path) -> None:
+        packages = installed.empty(folder)
+        (packages / "full.pth").write_text(f"{next(full.glob('lib/python*/site-packages'))}\n{LIBRARIES}\n")
+        installed.with_command(folder)
+
+    return installed.once(tmp_path_factory, "complete", make)
 
 
 @pytest.fixture(scope="session")
@@ -45,8 +57,6 @@ def users(wheel, core, tmp_path_factory) -> Path:
         packages = installed.empty(folder)
         (packages / "core.pth").write_text(f"{next(core.glob('lib/python*/site-packages'))}\n")
         installed.with_links(packages, ["pytest"])
-        command = folder / "bin" / "highwater"
-        command.write_text(f"#!{folder}/bin/python\nfrom highwater.cli.main import main\nmain()\n")
-        command.chmod(0o755)
+        installed.with_command(folder)
 
     return installed.once(tmp_path_factory, "users", make)

@@ -6,14 +6,17 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 from xml.etree import ElementTree
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
+from highwater import __version__
 from highwater.cli import verify
 from highwater.cli.dst.report import trace_command
 from highwater.cli.main import app
@@ -34,14 +37,12 @@ from highwater.gate.exits import (
     REFINEMENT,
     SAFETY,
     SPEC,
-    TIMEOUT,
     of_kinds,
     worst,
 )
 from highwater.gate.protocols import sequenced_metadata_boundary as checks_own
 from highwater.gate.reports import Ended, as_junit, as_markdown
 from highwater.gate.rows import Check, Found, Row, timed
-from highwater.impl.protocols.sequenced_metadata import MetadataStore
 from highwater.model.proofs.engine import inductive
 from highwater.specs.fizzbee.check import Fizz
 from highwater.specs.fizzbee.errors import FizzMissing
@@ -59,6 +60,26 @@ def test_the_lowest_failure_wins_and_incomplete_is_never_green():
     assert worst([INCOMPLETE, PROOF, REFINEMENT, 0]) == REFINEMENT
     assert of_kinds(["liveness", "refinement"]) == REFINEMENT and of_kinds(["liveness"]) == LIVENESS
     assert of_kinds(["what is that?"]) == HARNESS
+
+
+def test_version_is_that_of_the_package():
+    result = ran("--version")
+    assert (result.exit_code, result.output) == (0, f"highwater {__version__}\n")
+
+
+def groups(command, name: str = "highwater") -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each group below a command: its full name, its help, its verbs."""
+    for verb, below in getattr(command, "commands", {}).items():
+        if verbs := list(getattr(below, "commands", {})):
+            yield f"{name} {verb}", below.help, verbs
+            yield from groups(below, f"{name} {verb}")
+
+
+def test_help_of_each_group_names_every_verb():
+    helps = list(groups(get_command(app)))
+    assert len(helps) > 10
+    for name, text, verbs in helps:
+        assert not [verb for verb in verbs if verb not in re.findall(r"[a-z-]+", text.lower())], name
 
 
 @pytest.mark.parametrize("arguments, says", [
@@ -111,14 +132,32 @@ def test_the_trace_of_a_good_run_refines_by_itself(seed, tmp_path):
     assert result.exit_code == 0 and "refine the model" in result.output, result.output
 
 
-def test_every_line_for_daily_use_in_the_readme_is_a_command():
-    readme = (Path(__file__).parents[2] / "README.md").read_text().partition("## For daily use")[2].partition("## ")[0]
-    lines = [line.split("#")[0].split() for line in readme.splitlines() if line.startswith("    highwater ")]
-    assert len(lines) >= 9
+@pytest.mark.parametrize("page, fewest", [("README.md", 5), ("docs/guide/commands.md", 40)])
+def test_page_shows_only_commands_that_exist(page, fewest):
+    text = (Path(__file__).parents[2] / page).read_text()
+    lines = [line.split("#")[0].split() for line in text.splitlines() if line.startswith("    highwater ")]
+    assert len(lines) >= fewest
     for _, *arguments in lines:
-        verb = arguments[:1] if arguments[0] in ("verify", "cost") else arguments[:2]
+        verb = arguments[:1] if arguments[0] in ("demo", "new", "verify", "cost") else arguments[:2]
         shown = ran(*verb, "--help").output
         assert all(option in shown for option in arguments if option.startswith("--")), arguments
+
+
+def shown(*words: str) -> str:
+    """Return what a command's help says, without the frames of its tables."""
+    return " ".join(ran(*words, "--help").output.replace("│", " ").split())
+
+
+def test_help_shows_what_stands_in_brackets():
+    assert "or the nearest above it in the repository that has one]" in shown("dst", "run")
+    assert "the protocol whose clients run [default: that of --project, or" in shown("dst", "run")
+    assert "a page, such as tutorial [default: list all]" in shown("docs")
+
+
+def test_help_of_a_group_breaks_no_sentence():
+    lines = CliRunner().invoke(app, ["dst", "--help"], env={"COLUMNS": "100"}).output.splitlines()
+    at = next(number for number, line in enumerate(lines) if "explain  " in line)
+    assert "the nearest run that passes." in lines[at + 1], lines[at:at + 3]
 
 
 def test_tape_and_trace_of_a_run(tmp_path):
@@ -143,6 +182,19 @@ def test_a_counterexample_of_the_model():
     assert "CommitIsUnique fails: No id is ever acknowledged twice." in result.output and "Delete(2,)" in result.output
     assert ran("model", "explore").exit_code == 0
     assert ran("model", "explore", "--max-states", "100").exit_code == INCOMPLETE
+
+
+STARVED = ("--set", "BUSY=1", "--set", "CONTENT=flag", "--set", "UPDATES=1", "--eventually", "UpdatesEnd")
+
+
+def test_brief_counterexample_has_actions_only():
+    result = ran("model", "explore", "simple_conditional", "--set", "CONDITIONAL=False", "--brief")
+    counts, fails, *steps = result.stdout.splitlines()
+    assert result.exit_code == SAFETY and counts.startswith("44 states, ") and fails.startswith("ContentIsSerial fails: ")
+    assert steps == ["", "  0 Init", "  1 Writer#0.Read", "  2 Writer#1.Read", "  3 Writer#0.PutOk", "  4 Writer#1.PutOk"]
+    lasso = ran("model", "explore", "simple_conditional", *STARVED, "--brief").output
+    assert "and then" in lasso and "\n      " not in lasso
+    assert "NOT complete" in ran("model", "explore", "--max-states", "100", "--brief").output
 
 
 # --- a user's own model
@@ -205,7 +257,7 @@ def mine(tmp_path, monkeypatch):
     (BASE + "def model(c): raise ValueError(f'{c.N} is odd')", ["--set", "N=1"], "raises ValueError: 1 is odd"),
     (BASE + "def model(c): return built(c, {}, n=0)", [], "model(Constants(N=3)) has no process"),
     (BASE + "def bad(c, me, s, l):\n  yield (), s._replace(x=[1]), l\ndef model(c): return built(c, {'Bad': bad})", [],
-     "a state holds a mutable value (unhashable type: 'list')"),
+     "a state holds a mutable value: S.x = [1], after P.Bad (unhashable type: 'list')"),
     (BASE + "def bad(c, me, s, l):\n  yield (), s._replace(x=s.z), l\ndef model(c): return built(c, {'Bad': bad})", [],
      "has no attribute 'z'"),
 ])
@@ -346,7 +398,7 @@ def test_a_reader_who_leaves_does_not_change_the_verdict(arguments, code):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
         process.stdout.close()
-        assert process.stderr.read() == b""
+        assert process.stderr.read() == b"no project, protocol sequenced_metadata_boundary\n"
     assert process.returncode == code
 
 
@@ -502,7 +554,7 @@ def the_gate(monkeypatch, tmp_path, *functions, also=()):
 
 
 def test_a_gate_with_a_failure_says_so_in_its_lines_its_table_its_json_and_its_exit_code(monkeypatch, tmp_path):
-    result = the_gate(monkeypatch, tmp_path, holds, differs, absent)
+    result = the_gate(monkeypatch, tmp_path, holds, differs, absent, also=["--rows"])
     assert result.exit_code == SPEC and "1 ok (0 kept), 1 failed, 1 skipped" in result.output
     assert re.search(r"^\d/3 FAILED +\d\.\d s  p: a: differs: exit 16: they differ$", result.output, re.MULTILINE)
     document = json.loads((tmp_path / "verify.json").read_text())
@@ -539,23 +591,6 @@ def test_a_summary_holds_any_message():
     assert "p\\|q" in as_markdown(ended)
 
 
-def test_a_run_that_does_not_end_is_a_failure_of_its_own_class(monkeypatch):
-    from highwater.dst.mutants.sequenced_metadata_boundary import BUILDS as ZOO
-    from highwater.dst.mutants.sequenced_metadata_boundary import build
-
-    class Endless(MetadataStore):
-        async def update(self, *_):
-            while True:
-                pass
-
-    monkeypatch.setattr("highwater.cli.dst.app.LONGEST_RUN_S", 0.3)
-    with mock.patch.dict(ZOO, endless=("it does not end", lambda w, n, spare, i: build(w, n, spare, store=Endless))):
-        for which in (["--seed", "3"], ["--seeds", "3:5"]):
-            result = ran("dst", "run", "--mutant", "endless", *which)
-            assert result.exit_code == TIMEOUT and "timeout" in result.output, result.output
-            assert "highwater dst run --protocol sequenced_metadata_boundary --seed 3 --mutant endless" in result.output
-
-
 def test_a_run_may_be_given_its_shape_and_its_faults():
     wanted = ("--mutant", "Z10", "--shape", "sdk=boto3_standard", "--shape", "writers=2", "--fault", "conflict=150")
     result = ran("dst", "run", "--seeds", "0:20", *wanted)
@@ -563,7 +598,7 @@ def test_a_run_may_be_given_its_shape_and_its_faults():
     seed, command = re.search(r"--seed (\d+) (.*)", result.output).groups()
     assert command.split() == [*wanted]
     again = ran("dst", "run", "--seed", seed, *wanted)
-    assert again.exit_code == REFINEMENT and "writers 2" in again.output and again.output.rstrip().endswith(command)
+    assert again.exit_code == REFINEMENT and "writers 2" in again.output and again.stdout.rstrip().endswith(command)
     for bad, why in (("--shape", "sdk=x"), "there are boto3_legacy"), (("--shape", "wirters=2"), "there is no 'wirters'"), \
             (("--shape", "writers=9"), "--shape: writers is 9, and may be 0 to"), \
             (("--shape", "writers=0"), "nothing happens without"), (("--fault", "stll=1"), "there are stall"), \

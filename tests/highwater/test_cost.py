@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from bench.pages import protocol, readme
 from highwater.cli.console import console
-from highwater.cli.cost import HEAD, INPUTS, inputs_of, page
+from highwater.cli.cost import HEAD, INPUTS, inputs_of, note, page
 from highwater.cli.main import app
 from highwater.dst.cost import Latency, all_of, conflicts, dollars, measure, quantile, trips_of
 from highwater.dst.scenarios import STEMS, named
@@ -87,6 +87,27 @@ def test_the_verb_writes_a_table_a_page_and_json(tmp_path: Path):
     assert "<svg" in html and "baseline" in html and "$" + "TABLE" not in html
     assert [each["contention"] for each in document] == list(all_of("baseline"))
     assert page([of("baseline", "1 writer", 1)], INPUT, "x") == page([of("baseline", "1 writer", 1)], INPUT, "x")
+
+
+def test_page_has_the_footnote_and_a_plot_of_latency():
+    costs = [of("baseline", "1 writer", 1), of("baseline", "4 writers", 1), of("simple_conditional", "4 writers", 1)]
+    html = page(costs, INPUT, "prices.toml")
+    assert " ".join(note("prices.toml").split()) in " ".join(html.replace("<code>", "").replace("</code>", "").split())
+    requests, latency = re.findall(r"(?s)<svg.*?</svg>", html)
+    for cost in costs:
+        assert f">{cost.latency_ms.p50:,.0f} / {cost.latency_ms.p99:,.0f}</text>" in latency
+        assert f">{cost.requests.mean:.2f}</text>" in requests
+    dots = [(float(one), float(two)) for one, two in zip(re.findall(r'class="p50" cx="([\d.]+)"', latency),
+                                                         re.findall(r'class="p99" cx="([\d.]+)"', latency))]
+    assert len(dots) == 3 and all(230 <= one < two <= 800 for one, two in dots)
+    slow = max(range(3), key=lambda i: costs[i].latency_ms.p99)
+    assert dots[slow][1] == max(two for _, two in dots)
+
+
+def test_plot_of_equal_latencies_is_drawn():
+    cost = of("baseline", "1 writer", 1)
+    same = cost._replace(latency_ms=cost.latency_ms._replace(p50=0, p99=0))
+    assert 'class="p99"' in page([same], INPUT, "x") and "nan" not in page([same], INPUT, "x")
 
 
 def test_a_protocol_of_any_roles_is_measured(tmp_path: Path):

@@ -49,6 +49,16 @@ def test_no_settings_of_aws_come_from_the_home_folder(tmp_path, monkeypatch):
     assert boto3.Session().region_name == "c"
 
 
+def test_steps_of_workflows_are_make_targets():
+    """Every step of a workflow can be run here. project.yml is for repositories of users, which have no Makefile."""
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    steps = [(path.name, line) for path in (ROOT / ".github" / "workflows").glob("*.yml") if path.name != "project.yml"
+             for line in re.findall(r"^\s*(?:- )?run:\s*(.*)$", path.read_text(), re.MULTILINE)]
+    assert steps
+    for name, line in steps:
+        assert re.fullmatch(r"make ([a-z-]+)", line) and line.removeprefix("make ") in targets, f"{name}: {line}"
+
+
 def test_the_command_of_ci_begins_with_an_empty_environment(tmp_path):
     make = tmp_path / "make"
     make.write_text('#!/bin/sh\necho "make $*"\nenv\n')
@@ -56,8 +66,11 @@ def test_the_command_of_ci_begins_with_an_empty_environment(tmp_path):
     env = STRANGE | FETCHING | {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "PIP_TEXT": "two words\nand a line"}
     done = subprocess.run([str(ROOT / ".ci" / "run")], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    interop, suite = re.split("make test\n", done.stdout.removeprefix("make interop\n"))
-    assert interop == suite and "PIP_TEXT=two words\nand a line\n" in suite
+    nothing, *environments = re.split("make (?:prepare|plan|interop|test)\n", done.stdout)
+    assert re.findall("^make (.*)", done.stdout, re.MULTILINE) == ["prepare", "plan", "interop", "test"]
+    assert nothing == "" and len({*environments}) == 1
+    suite = environments[0]
+    assert "PIP_TEXT=two words\nand a line\n" in suite
     seen = {line.partition("=")[0] for line in suite.splitlines() if "=" in line}
     assert set(FETCHING) | {"HOME", "LANG", "PATH", "PIP_TEXT"} == seen - {"PWD", "SHLVL", "_", "OLDPWD"}  # bash's own
     assert "LANG=C.UTF-8" in suite.splitlines()

@@ -87,14 +87,17 @@ OF_AN_INDEX = {
     f"{INDEXED}/end": {f"{INDEXED}/group"},
     f"{INDEXED}/group": {"dst/scenarios/raft", "traces/protocols/indexed/log"},
     f"{INDEXED}/workers": {*(f"{INDEXED}/{of}" for of in ("group", "writers")), "dst/scenarios/raft",
+                           "traces/protocols/indexed/answers", "traces/protocols/metadata_fsm_calls"},
+    f"{INDEXED}/writers": {f"{INDEXED}/group", "dst/scenarios/raft", "traces/protocols/indexed/answers",
                            "traces/protocols/metadata_fsm_calls"},
-    f"{INDEXED}/writers": {f"{INDEXED}/group", "dst/scenarios/raft", "traces/protocols/metadata_fsm_calls"},
     "traces/protocols/compaction_queue_calls": {"traces/protocols/metadata_fsm_calls"},
-    "traces/protocols/indexed/log": {"traces/protocols/indexed/rows"},
+    "traces/protocols/indexed/answers": {"traces/protocols/indexed/rows"},
+    "traces/protocols/indexed/log": {f"traces/protocols/indexed/{part}" for part in ("answers", "rows")},
     "traces/protocols/metadata_fsm_calls": {"traces/protocols/raft_calls"},
-    **{f"traces/protocols/{of}": {f"traces/protocols/indexed/{part}" for part in ("log", "rows")} for of in (
+    **{f"traces/protocols/{of}": {f"traces/protocols/indexed/{part}" for part in ("answers", "log", "rows")} for of in (
         "compaction_queue", "metadata_fsm")},
     **{f"traces/damage/protocols/{of}": {"traces/damage/protocols/indexed"} for of in ("compaction_queue", "metadata_fsm")},
+    "traces/damage/protocols/indexed": {"traces/protocols/indexed/rows"},
 }
 OF_CLONED = {f"impl/protocols/{part}" for part in ("clones", DATABASE, "manifest_compactions")}
 CONTENTS = "traces/protocols/clones_contents"
@@ -143,7 +146,8 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
         f"traces/protocols/replicated/{of}" for of in ("log", "members", "servers"))},
     "traces/protocols/raft_membership_calls": {"model/protocols/raft", "traces/protocols/raft_calls",
                                                "traces/protocols/replicated/members"},
-    "traces/protocols/consistent_read": {"model/protocols/raft", "traces/protocols/raft", "traces/protocols/raft_calls"},
+    "traces/protocols/consistent_read": {"model/protocols/raft", *(f"traces/protocols/{of}" for of in (
+        "raft", "raft_calls", "replicated/servers"))},
     "traces/protocols/log_snapshot": {"traces/protocols/raft", "traces/protocols/replicated/log"},
     "traces/protocols/log_snapshot_calls": {"traces/protocols/raft_calls"},
     "dst/scenarios/replicated/reading": {"dst/scenarios/replicated/group", "traces/protocols/consistent_read"},
@@ -154,6 +158,8 @@ EDGES = {  # module of a protocol -> the modules of others that it imports
     "dst/scenarios/database/cloner": {f"impl/protocols/{of}" for of in ("checkpoints", "database_clones", "destroy")},
     "dst/scenarios/database/end": {"impl/protocols/destroy_mark"},
     "dst/scenarios/database/shape": {f"impl/protocols/{of}" for of in ("clones", "database_gc", "destroy")},
+    "dst/scenarios/database/writer": {"traces/protocols/database/rows"},  # the content of a batch
+    "traces/protocols/db": {"traces/protocols/database/answers"},
     "dst/scenarios/destroy": {"impl/protocols/checkpoints", "traces/protocols/checkpoints_contents"},  # its clones' pins
     "dst/scenarios/known_latest": {f"{room}/{BOUNDARY}" for room in ("dst/scenarios", "traces/protocols")},
     "dst/scenarios/sequenced_metadata_boundary": {"dst/scripts/boundary_object", "dst/scripts/sequenced_metadata"},

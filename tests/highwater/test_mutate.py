@@ -290,6 +290,29 @@ def test_the_command_tells_who_killed_what(tmp_path):
     assert f"killed {len(killed)} of" in result.stdout and all(line["file"] == FILE for line in found)
 
 
+def test_mutate_shows_progress_without_terminal(monkeypatch):
+    """On stderr, as each scenario and each mutant begins."""
+    def recorded(scenarios, *others):
+        for scenario in scenarios:
+            others[-1](scenario)
+        return {}
+
+    monkeypatch.setattr("highwater.cli.console.LINE_EVERY_S", 0)
+    monkeypatch.setattr(judge, "reached_by", recorded)
+    result = mutate("--protocol", "simple_conditional", "--count", "2", "--jobs", "1")
+    lines = result.stderr.splitlines()
+    assert lines[:2] == ["no project, scenario simple_conditional",
+                         "recording which lines run: 0 of 1 done, next simple_conditional"], lines
+    assert [line.partition(",")[0] for line in lines[2:]] == ["judging mutants: 0 of 2 done", "judging mutants: 1 of 2 done"]
+    assert "judging" not in result.stdout
+
+
+def test_recording_of_lines_names_each_scenario(tmp_path):
+    shown: list[str] = []
+    judge.reached_by(["simple_conditional"], 2, [FILE], wanted.root(), tmp_path, 1, shown.append)
+    assert shown == ["simple_conditional"]
+
+
 def test_after_an_interrupt_what_was_judged_is_kept(tmp_path, monkeypatch):
     def interrupted(found, *_):
         yield Verdict(next(iter(found)), "", "", "", -1, ())

@@ -27,7 +27,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 NOT_COMPARED = ("min_age", "lines")  # one takes minutes; any edit changes the other, and `make docs` writes it anew
-LONG = {"cost", "protocols", "queries", "refinements", "trace_damage", "trace_damage_by_protocol", "witnesses"}
+LONG = {"cost", "demo", "protocols", "queries", "refinements", "trace_damage", "trace_damage_by_protocol", "witnesses"}
 
 
 def long(name):

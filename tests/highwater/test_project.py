@@ -16,6 +16,7 @@ from highwater.dst.spark import shipping
 from highwater.dst.version import code_version
 from highwater.gate import checks, specs
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE, NONDETERMINISM, REFINEMENT, SAFETY
+from highwater.gate.extras import install_extra
 from highwater.gate.rows import timed
 from highwater.gate.sizes import GATE
 from tests.support.projects import REGISTER, TOML, forget, half, highwater, made, used
@@ -73,7 +74,8 @@ def test_a_failing_run_names_the_project_in_its_replay_line():
     code, out, _ = highwater("dst", "run", "--seed", 0, "--mutant", "blind", "--project", REGISTER)
     replay = re.findall(r"^Replay: highwater (.*)", out, re.M)
     assert code == REFINEMENT and replay == [f"dst run --project {REGISTER} --protocol register --seed 0 --mutant blind"]
-    assert highwater(*replay[0].split()) == (code, out, "")
+    said = f"project {REGISTER}, protocol register, scenario register\n"
+    assert highwater(*replay[0].split()) == (code, out, said)
 
 
 def test_a_kept_run_and_its_trace(tmp_path):
@@ -114,8 +116,6 @@ def test_children_see_the_same_project(tmp_path):
         code, out, err = highwater(*each, "--project", REGISTER)
         assert code in (0, INCOMPLETE) and "FAIL" not in out, (out, err)
     assert '"project": "register"' in (tmp_path / "campaign/campaign.json").read_text()
-    code, _, err = highwater("campaign", "resume", tmp_path / "campaign", "--engine", "local")
-    assert code == BAD_INPUT and "is a campaign of the project 'register': add --project" in err
 
 
 def test_installed_package_brings_its_protocols(monkeypatch):
@@ -135,6 +135,13 @@ def test_a_run_is_written_for_fizzbee(tmp_path):
     folder = half(tmp_path, "model.py", "impl.py", "mapping.py", "scenario.py", "spec.toml")
     code, out, _ = highwater(*words, "--project", folder)
     assert code == INCOMPLETE and "there is no spec of register" in out
+
+
+def test_export_names_a_spec_that_exists_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = highwater("dst", "export", 0, "--fizz", "--protocol", "baseline", "--out", "trace")
+    spec = re.search(r"fizzbee guided (\S+) --trace", out)
+    assert code == 0 and spec and Path(spec[1]).is_file(), out
 
 
 # --- what cannot be used is refused in one line
@@ -204,7 +211,7 @@ def test_a_folder_that_is_no_package_takes_no_name(tmp_path, monkeypatch):
     (tmp_path / "register").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     code, _, err = highwater("model", "explore", "--project", REGISTER)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, f"project {REGISTER}, protocol register\n")
 
 
 @pytest.mark.parametrize("parts, words, missing", [
@@ -251,7 +258,7 @@ def test_a_library_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch
     folder = made(half(tmp_path, "model.py"), {"register/proof.py": "import z3\n"})
     monkeypatch.setitem(sys.modules, "z3", None)
     code, _, err = highwater("model", "prove", "--project", folder)
-    assert code == INCOMPLETE and "highwater-verify[proofs]" in err, err
+    assert code == INCOMPLETE and install_extra("proofs") in err, err
 
 
 # --- the gate, with half a protocol
@@ -338,6 +345,12 @@ def test_the_page_names_every_part():
     page = (ROOT / "docs/guide/project.md").read_text()
     for name, part in project.PARTS.items():
         assert f"| `{name}.py` | {', '.join(f'`{each}`' for each in part.names) or 'anything'} | {part.verbs} |" in page
+
+
+def test_proof_page_explains_every_name():
+    page = (ROOT / "docs/guide/proof.md").read_text().partition("## What `proof.py` defines")[2].partition("\n## ")[0]
+    explained = {name for row in re.findall(r"^\| (.*?) \|", page, re.M) for name in re.findall(r"`(\w+)", row)}
+    assert {*project.PARTS["proof"].names} == explained
 
 
 ROOMS = re.compile(r"(model|traces|damage|conformance|gate|impl)[./]protocols[./]$|dst[./](scenarios|mutants)[./]$|proofs[./]$")

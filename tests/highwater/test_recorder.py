@@ -110,7 +110,8 @@ def test_a_rule_that_stays_goes_on_counting():
 
 
 @pytest.mark.parametrize("text, says", [
-    ("loose PUT *", "there is no action 'loose'; there are pass, hold"), ("lose PUT", "after the action"),
+    ("loose PUT *", "there is no action 'loose' (did you mean 'lose'?); there are pass, hold"),
+    ("lose PUT", "after the action"),
     ("lose", "after the"), ("lose PATCH *", "no kind of request 'PATCH'"), ("delay PUT *", "delay MS: 'PUT' is not a number"),
     ("fail 200 PUT *", "400 to 599"),
     ("lose PUT * nth=0", "nth: '0'"), ("lose PUT * nth=1 first=2", "'first=2': options are"), ("lose PUT * who=a", "'who=a'"),
@@ -654,6 +655,7 @@ def test_what_streams_through_is_not_kept_in_memory(recorder, tmp_path):
     sink = socket.create_server(("127.0.0.1", 0))
 
     def swallow():
+        sink.accept()[0].close()  # the recorder's test whether the server is there
         connection, _ = sink.accept()
         left = None
         while left is None or left > 0:
@@ -701,6 +703,24 @@ def test_bad_input_is_refused_in_one_line(arguments, says, tmp_path):
     result = CliRunner().invoke(app, ["trace", "record", *arguments, "-o", str(tmp_path / "log")])
     assert result.exit_code == 2 and says in result.output and result.output.count("\n") == 1
     assert not (tmp_path / "log").exists()
+
+
+def test_a_command_is_not_run_without_its_server(tmp_path):
+    from typer.testing import CliRunner
+
+    from highwater.cli.main import app
+
+    result = CliRunner().invoke(app, ["trace", "record", "--upstream", "http://127.0.0.1:1", "--bucket", "b", "-o",
+                                      str(tmp_path / "log"), "--", "touch", str(tmp_path / "ran")])
+    assert result.exit_code == 3 and "http://127.0.0.1:1 does not answer: Connection refused" in result.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_recorder_warns_of_a_server_that_does_not_answer(recorder):
+    process = recorder("http://127.0.0.1:1")
+    assert process.stdout.readline().startswith("client http://127.0.0.1:")
+    _, _, err = ended(process)
+    assert err.startswith("warning: http://127.0.0.1:1 does not answer: Connection refused; each request fails until"), err
 
 
 def test_a_log_is_not_overwritten(tmp_path):

@@ -5,7 +5,6 @@ In reading order: the report on each server; the report's lines on stores with o
 
 import itertools
 import json
-import os
 import signal
 import threading
 import time
@@ -39,6 +38,7 @@ from highwater.probe.lines import (
 )
 from highwater.probe.run import USES, Report, Result, lines, probe
 from highwater.servers.leash import CannotStart
+from tests.support.signals import deliver
 from tests.support.stores.s3_servers import s3_server
 
 pytest_plugins = ["tests.support.stores.fixtures"]
@@ -368,8 +368,8 @@ def test_a_server_that_goes_away_is_no_traceback(moto_stores, monkeypatch):
 def test_what_was_put_is_cleaned_up_by_who_is_told_to_end(moto_stores, monkeypatch):
     def ended(asker: Asker) -> Found:
         asker.put("k", b"x")
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(60)
+        deliver(signal.SIGTERM)
+        return Found("it goes on", "")
 
     monkeypatch.setattr(run, "lines", lambda rounds: [Line("ended", "PUT", ("baseline",), ended)])
     before = signal.getsignal(signal.SIGTERM)

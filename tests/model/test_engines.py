@@ -9,7 +9,7 @@ from highwater.gate import boundary_peer as bp
 from highwater.gate.boundary_peer import BOTH, EXACT, MERGED, MUTANTS, S1, S2, S4, SYMMETRIC
 from highwater.model import core
 from highwater.model.core import Bounds, Model, Process, init, moves
-from highwater.model.explore import plain, reductions, tabulated, wide
+from highwater.model.explore import auto, plain, reductions, tabulated, wide
 from highwater.model.explore.reductions import NotSymmetric, merged, merging_differs, symmetry_differs
 from highwater.model.explore.walk import walk
 from highwater.specs.runs import deeper, rows
@@ -224,6 +224,23 @@ def test_more_parts_than_bits_are_said_so():
     model = Model("many", None, 0, tuple(Process(f"P#{i}", "P", i, 0, {}) for i in range(63)), {}, {})
     with pytest.raises(wide.TooWide, match="many: a state takes 64 bits, more than 63"):
         wide.explore(model)
+
+
+def test_wide_refuses_tables_beyond_its_bound(monkeypatch):
+    monkeypatch.setattr(wide, "CELLS", 10_000)
+    monkeypatch.setattr(auto, "SMALL", 100)
+    with pytest.raises(wide.TooWide, match=r"shared parts and .* pairs, .* take the tabulated engine"):
+        wide.explore(bp.model(S1))
+    assert auto.explore(bp.model(S1)) == tabulated.explore(bp.model(S1))
+
+
+@pytest.mark.parametrize("small", [100, 10**9])
+def test_auto_counts_what_both_engines_count(monkeypatch, small):
+    monkeypatch.setattr(auto, "SMALL", small)
+    for model in (bp.model(SMALL[-1]), bp.model(MUTANTS["m2"][0])):
+        assert auto.explore(model)._replace(trace=()) == tabulated.explore(model)._replace(trace=())
+    stopped = auto.explore(bp.model(SMALL[-1]), Bounds(states=500))
+    assert stopped.stopped == "500 states"
 
 
 def test_what_never_fired_is_named():

@@ -422,6 +422,24 @@ def test_the_page_goes_back_and_forth_and_its_address_is_the_place(tmp_path):
 
 
 @needs_node
+def test_only_the_move_that_breaks_a_property_is_marked(tmp_path):
+    model = model_of(ROWS["latest_deleted"])
+    found = explore(model)
+    last = len(found.trace) - 1
+    out = run_js(tmp_path, page(model, found.trace, found.violated), f"""
+        const marked = () => IDS["moves"].all(node => node.attributes.class === "risk").map(node => node.attributes.title);
+        const moves = () => IDS["moves"].all(node => /^move\\b/.test(node.attributes.class || ""));
+        for (const place of [0, {last - 1}, {last}]) {{
+          location.hash = "#" + place;
+          console.log(moves().length > marked().length, marked().join());
+        }}
+    """)
+    assert found.violated == "BoundaryIsBelowLatest"
+    assert out.splitlines() == ["true ", "true BoundaryIsBelowLatest holds here and fails in that state",
+                                "true LatestIsKept holds here and fails in that state"]
+
+
+@needs_node
 def test_the_edge_of_a_page_is_told(tmp_path):
     model = model_of(ROWS["reads_not_checked"])
     found = explore(model)

@@ -3,7 +3,7 @@
 import pytest
 
 from highwater.model.proofs import sequenced_write as proofs
-from highwater.model.proofs.engine import instances
+from highwater.model.proofs.engine import inductive, instances
 from highwater.model.protocols import sequenced_write as m
 
 
@@ -29,3 +29,15 @@ def test_every_action_is_compared():
     ties = [instances.tie(proofs, m.Constants(**instance)) for instance in proofs.INSTANCES]
     actions = {f"{role}.{action}".lstrip(".") for role, those in proofs.ACTIONS.items() for action in those}
     assert frozenset().union(*(tie.actions for tie in ties)) == actions - {"Writer.Begin", "Writer.Skip"}
+
+
+def test_query_that_was_given_up_is_tried_with_seeds(monkeypatch):
+    """Z3 gave up on one query of a proof in one process, and answered it at once in another."""
+    asked, verdict_of = [], inductive.verdict_of
+
+    def gives_up_once(solver, *assumptions):
+        asked.append(solver)
+        return "timeout" if len(asked) == 1 else verdict_of(solver, *assumptions)
+
+    monkeypatch.setattr(inductive, "verdict_of", gives_up_once)
+    assert {row.verdict for row in proofs.prove(explain=False).rows} == {"proved"} and len({*map(id, asked[:2])}) == 2

@@ -16,4 +16,4 @@ def test_without_its_safeguard_it_has_a_counterexample(name, knobs):
 
 
 def test_each_has_a_safeguard():
-    assert [name for name, _ in REFUTED] == list(LEMMAS)
+    assert list(dict.fromkeys(name for name, _ in REFUTED)) == list(LEMMAS)

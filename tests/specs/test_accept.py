@@ -106,13 +106,33 @@ def test_a_new_table_is_written_whole(tmp_path):
 
 def test_the_rows_of_the_fixture_come_back_as_they_were(tmp_path):
     table = TABLE.read_text()
-    stripped = "".join(line for line in table.splitlines(keepends=True) if not line.startswith(("states", "silent =")))
-    folder = alone_with(tmp_path, stripped)
+    passing, failing = table.split("[[run]]\n")[:-1], table.split("[[run]]\n")[-1]
+    stripped = [line for line in "[[run]]\n".join(passing).splitlines(keepends=True)
+                if not line.startswith(("states", "silent ="))]
+    folder = alone_with(tmp_path, "[[run]]\n".join(["".join(stripped), failing]))
     code, out, _ = highwater("model", "conform", "--project", folder)
     assert code and "the row has no number yet: `--accept` writes it" in out
     assert highwater("model", "conform", "--accept", "--project", folder)[0] == 0
     assert (folder / "register/spec.toml").read_text() == table
     assert "every row is as it should be" in highwater("model", "conform", "--accept", "--project", folder)[1]
+
+
+def test_accept_leaves_a_failing_row_uncounted(tmp_path):
+    head, failing = TABLE.read_text().rsplit("[[run]]\n", 1)
+    bare = "".join(line for line in failing.splitlines(keepends=True) if not line.startswith(("states", "silent =")))
+    folder = alone_with(tmp_path, f"{head}[[run]]\n{bare}")
+    assert highwater("model", "conform", "--project", folder)[0] == 0
+    code, out, _ = highwater("model", "conform", "--accept", "--project", folder)
+    assert code == 0 and "every row is as it should be" in out
+    assert (folder / "register/spec.toml").read_text() == f"{head}[[run]]\n{bare}"
+
+
+def test_conform_warns_of_a_large_failing_row(tmp_path, monkeypatch):
+    monkeypatch.setattr("highwater.cli.model.conform.LARGE", 3)
+    folder = alone_with(tmp_path, TABLE.read_text())
+    code, out, err = highwater("model", "conform", "--project", folder)
+    assert code == 0 and "ok" in out
+    assert err.count("warning: ") == 1 and "counts its whole graph, more than 3 states: without `states` in the row" in err
 
 
 def test_a_row_of_an_older_model_says_how_to_write_its_number(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from highwater.conformance.conform import choice_variables, conform, driven_around, fair_actions, model_of, unlike_silence
 from highwater.conformance.covering import covering
 from highwater.model.core import init, moves, witnessed
+from highwater.model.explore.auto import explore as explored
 from highwater.model.explore.tabulated import explore
 from highwater.model.liveness import eventually
 from highwater.model.protocols import sequenced_metadata_boundary as protocol
@@ -136,7 +137,7 @@ def test_fairness_or_a_goal_edited_in_the_model(fizz):
     unequal(TINY_LIVE, fizz, model._replace(eventually={"UpdatesEnd": (None, lambda c, s: s.boundary > 0)}), "verdicts differ",
             "the model: UpdatesEnd fails: after Writer#0.List, Writer#0.ReadLatest, Writer#0.CreateNext(('Keep', ()))",
             "forever", "FizzBee: PASSED", "  | always eventually assertion UpdatesEnd:")
-    unequal(TINY_LIVE, fizz, model._replace(eventually={}), "", "the model has no eventually property UpdatesEnd")
+    unequal(TINY_LIVE, fizz, model._replace(eventually={}), "", "tiny_live names 'UpdatesEnd', and the model has none")
 
 
 # --- the spec edited
@@ -227,8 +228,42 @@ def test_a_count_that_was_cut_is_told_as_such():
 def test_a_count_that_was_cut_is_never_equal(monkeypatch):
     row = TINY._replace(how="check")
     cut = explore(model_of(row)._replace(always={}, sometimes={}), max_states=9)._replace(states=row.states)
-    monkeypatch.setattr("highwater.conformance.conform.count", lambda *_: cut)
+    monkeypatch.setattr("highwater.conformance.conform.explore", lambda *_: cut)
     assert "(the count stopped there)" in conform(row, None).message
+
+
+# --- how much of the graph is searched
+
+def searches(monkeypatch, row, fizz=None):
+    """Return the result of a row, and the numbers of states of the searches that it took."""
+    sizes = []
+    monkeypatch.setattr("highwater.conformance.conform.explore", lambda *given: (sizes.append(explored(*given)), sizes[-1])[1])
+    result = conform(row, fizz)
+    return result, [size.states for size in sizes]
+
+
+def test_a_passing_row_is_explored_once(monkeypatch):
+    result, sizes = searches(monkeypatch, TINY._replace(how="check"))
+    assert result.ok and sizes == [TINY.states]
+
+
+def test_a_failing_row_without_states_ends_at_violation(monkeypatch):
+    row = TINY_FAILED._replace(how="check")
+    counted, whole = searches(monkeypatch, row)
+    assert counted.ok and len(whole) == 2 and whole[0] < whole[1] == row.states
+    found, sizes = searches(monkeypatch, row._replace(states=0, silent=()))
+    assert found.ok and sizes == whole[:1] and "steps to the violation, FAILED as expected" in found.figure
+
+
+@pytest.mark.parametrize("states", [0, TINY_FAILED.states])
+def test_a_failing_row_names_another_violation(states):
+    result = conform(TINY_FAILED._replace(how="check", states=states, silent=(), violates="LatestIsKept"), None)
+    assert (result.ok, result.kind) == (False, "safety") and "expects: LatestIsKept fails" in result.message
+
+
+def test_a_failing_row_that_passes_is_noticed():
+    result = conform(TINY._replace(how="check", states=0, expect="FAILED", violates="LatestIsKept"), None)
+    assert (result.ok, result.kind) == (False, "safety") and "the model: PASSED" in result.message
 
 
 def test_a_guided_run_needs_fizzbee_to_find_the_same(fizz, tmp_path):

@@ -14,6 +14,8 @@ from highwater.dst.scenarios import DEFAULT, STEMS, mutants_of, named
 from highwater.dst.scenarios.sequenced_metadata_boundary import namespace
 from highwater.dst.simulate import Outcome, simulate
 from highwater.gate import exits, simulation
+from highwater.gate.rows import timed
+from highwater.gate.sizes import GATE
 from highwater.specs.fizzbee.check import Fizz
 from highwater.specs.fizzbee.errors import FizzMissing
 from highwater.specs.fizzbee.verdict import CheckResult
@@ -149,4 +151,5 @@ def test_the_gate_fails_where_the_judges_differ(monkeypatch: pytest.MonkeyPatch)
         raise FizzMissing("there is none")
 
     monkeypatch.setattr(Fizz, "find", missing)
-    assert simulation.second_judge(DEFAULT, 1, 1).code == exits.INCOMPLETE
+    [check] = [check for check in simulation.checks(DEFAULT, GATE) if check.run is simulation.second_judge]
+    assert timed(check).code == exits.INCOMPLETE

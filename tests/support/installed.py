@@ -19,7 +19,7 @@ from shutil import copytree, ignore_patterns
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("highwater", "specs", "model", "impl", "traces", "dst", "tools", "tests", "bench")
+SOURCES = ("highwater", "specs", "model", "impl", "traces", "dst", "tools", "docs", "tests", "bench")
 
 
 def once(factory, name: str, make: Callable[[Path], object]) -> Path:
@@ -68,6 +68,13 @@ def with_links(packages: Path, requirements: list[str]) -> None:
         for top in {path.parts[0] for path in files if path.parts[0] not in ("..", "__pycache__")}:
             if not (packages / top).exists():
                 (packages / top).symlink_to(distribution(name).locate_file(top))
+
+
+def with_command(environment: Path) -> None:
+    """Add the command `highwater`."""
+    command = environment / "bin" / "highwater"
+    command.write_text(f"#!{environment}/bin/python\nfrom highwater.cli.main import main\nmain()\n")
+    command.chmod(0o755)
 
 
 def requirements(wheel: Path) -> list[str]:

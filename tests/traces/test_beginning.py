@@ -32,6 +32,8 @@ BAD = [  # why, and the events
     ("has not met a first content", [BEGIN, CREATE, LOST._replace(pending=False), END]),  # it has lost the reply
     ("has begun no initialisation", [BEGIN, CREATE, END, END]),
     ("nobody has created the first content", [BEGIN, AGAIN, END]),
+    ("its call before has not ended", [BEGIN, BEGIN]),
+    ("its call before has not ended", [BEGIN, CREATE, BEGIN._replace(t_ms=2)]),
     ("was told more than that", [BEGIN._replace(key=KEY)]),
 ]
 

@@ -16,6 +16,7 @@ from highwater.impl import errors, layout
 from highwater.impl.errors import Definite, Indefinite, StoreError
 from highwater.traces.calls import ALONE, DEFINITE, INDEFINITE, NEVER, NONE, PARTLY, RETURNED, outcomes
 from highwater.traces.event import Event, from_json, to_json
+from highwater.traces.machines import node_of
 from highwater.traces.protocols import wal_fencing_calls
 from highwater.traces.refine import Failure
 
@@ -45,6 +46,7 @@ UNSAID = {  # errors that no table has -> why
     "BeyondEnd": "of a range, and only reads of SSTs ask for ranges",
     "Undecodable": "of a codec: it is raised as one of its kinds, such as InvalidManifest",
 }
+LEASED = ("compaction_queue", "metadata_fsm")  # only an answer says which lease a worker has
 MISSING = {"store_primitives"}  # the calls of a store are judged by their kind of response
 ALSO = {  # protocol -> modules whose errors its table has, too
     "sequenced_metadata_boundary": ("update_ids",), "log_gc": ("sequenced_metadata_boundary",),
@@ -219,12 +221,13 @@ def signature(stem: str, events: list[Event], shape: object) -> str:
     return ""
 
 
-@pytest.mark.parametrize("stem", TABLES)
+@pytest.mark.parametrize("stem", [stem for stem in TABLES if stem not in LEASED])
 def test_a_trace_without_answers_is_judged_as_before(stem):
-    """Traces of earlier releases have none, and no response that is nothing but an answer."""
+    """Traces of earlier releases have none, and no response that is nothing but an answer; of nodes one ends its call."""
     for seed in range(20):
         run = simulate(Run(seed, stem))
-        told = [e._replace(keys=()) if e.kind == "told" else e for e in run.events if e.kind != "told" or e.op not in ALONE]
+        told = [e._replace(keys=()) if e.kind == "told" else e for e in run.events
+                if e.kind != "told" or e.op not in ALONE or node_of(e.client) != e.client]
         assert signature(stem, told, run.shape) == ""
 
 

@@ -184,8 +184,9 @@ def as_before(before: Manifest, after: Manifest) -> Manifest:
 
 @pytest.mark.parametrize("edit, signatures", [
     (without_check("manifest", "Writer"), {"refinement:wal.Writer.List", "told:flushed"}),
-    (without_check("manifest", "Compactor"), {"refinement:claims.Compactor.Read|ReadFenced|ReadLanded|ReadUnpinned"}),
-    (without_check("compactions", "Compactor"), {"told:opened", "told:compacted",
+    (without_check("manifest", "Compactor"), {"refinement:evidence",
+                                              "refinement:claims.Compactor.Read|ReadFenced|ReadLanded|ReadUnpinned"}),
+    (without_check("compactions", "Compactor"), {"told:opened", "told:compacted", "refinement:evidence",
                                                  "refinement:claims.Compactor.Read|ReadFenced|ReadLanded|ReadUnpinned"}),
     (without_check("manifest", "Operator"), {"told:taken", "told:renewed", "told:dropped", "told:ended"}),
     (without_second_read, {"told:committed"}),

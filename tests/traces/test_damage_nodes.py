@@ -6,10 +6,10 @@ import pytest
 
 from highwater.gate.damage import simulated
 from highwater.model.protocols.raft import Constants, model
-from highwater.traces.damage import nodes
 from highwater.traces.damage.damage import Damage
 from highwater.traces.damage.kills import Good, Tally, measure
-from highwater.traces.damage.nodes import OF_NODES, READ_BEFORE
+from highwater.traces.damage.nodes import OF_NODES, READ_BEFORE, RESPONSES_OF_NODES
+from highwater.traces.damage.responses import EARLY
 from highwater.traces.damage.survivors import Survivor
 from highwater.traces.event import EMPTY, Event
 from highwater.traces.machines import Machines
@@ -68,7 +68,7 @@ OFF = {  # a check that is switched off -> how
     "misplaced": lambda m: m.setattr(raft_log, "why_misplaced", lambda *of: ""),
     "recovered": lambda m: m.setattr(raft_log, "why_not_recovered", lambda *of: ""),
     "done to files": lambda m: m.setattr(raft_log, "why_not_done", lambda *of: ""),
-    "never proposed": lambda m: m.setattr(raft, "never_proposed", lambda *of: ""),
+    "what is asked for": lambda m: m.setattr(raft.Trace, "_takes_call", lambda *of: None),
     "what is committed": lambda m: m.setattr(raft, "wrongly_read", lambda *of: "") or m.setattr(
         raft.Trace, "claims", {"index": lambda *of: ""}),
 }
@@ -97,6 +97,7 @@ CREATE = SYNC._replace(op="create")
 STARTED, DIED = (EMPTY._replace(t_ms=1, client="Server#0", kind=kind, op="process") for kind in ("started", "died"))
 COMMITTED = EMPTY._replace(t_ms=1, client="Server#0/caller0", kind="told", op="committed", body=b"0.0.1",
                            keys=("propose", "Done", "returned", "index=2"))
+ASKED = STEP._replace(client="Server#0/caller0", op="asks", body=b"0.0.1", keys=("propose",))
 READ = COMMITTED._replace(op="read", body=b"a b", keys=("read", "tuple", "returned"))
 
 
@@ -117,6 +118,20 @@ def swapped(events: list[Event], one: int, two: int) -> Survivor:
     changed = list(events)
     changed[one], changed[two] = events[two], events[one]
     return Survivor(events, Damage("swap, another", "", one, two, changed), None, {})
+
+
+def early(events: list[Event], told: int, before: int) -> Survivor:
+    changed = [*events[:before], events[told], *events[before:told], *events[told + 1:]]
+    return Survivor(events, Damage(EARLY, "", before, told, changed), None, {})
+
+
+def commits(n: int) -> Event:
+    return STEP._replace(op="Appended", body=b'{"role":"leader","term":1,"commit":%d}' % n)
+
+
+def takes_up(name: str, caller: str = "Server#0/reader0") -> Event:
+    return STEP._replace(op="Read", body=b'{"role":"leader","term":1,"reads":[["begin","%s","%s"]]}' % (
+        name.encode(), caller.encode()))
 
 
 CASES = {  # predicate -> a damage that it explains, and one that it must not explain
@@ -148,19 +163,23 @@ CASES = {  # predicate -> a damage that it explains, and one that it must not ex
                      edited([STEP._replace(body=b'{"role":"follower","reads":[["round",2]]}')], 0,
                             body=b'{"role":"follower","reads":[]}')),
     "died at once": (without([APPEND, DIED], 0), without([APPEND, STEP._replace(t_ms=2)], 0)),
-    "told again": (twice([COMMITTED], 0), twice([STEP], 0)),
-    "another caller": (edited([COMMITTED], 0, client="Server#1/caller0"), edited([STEP], 0, client="Server#1")),
+    "another caller": (edited([ASKED, ASKED._replace(client="Server#1/caller0"), COMMITTED], 2, client="Server#1/caller0"),
+                       edited([ASKED, COMMITTED], 1, client="Server#1/caller0")),
+    "asked in vain": (without([ASKED], 0), without([ASKED, COMMITTED], 0)),
+    "another name": (swapped([takes_up("a7"), takes_up("a8")], 0, 1),
+                     swapped([takes_up("a7"), takes_up("a8", "Server#0/reader1")], 0, 1)),
+    "committed before": (early([commits(2), commits(3), COMMITTED], 2, 1), early([commits(1), commits(2), COMMITTED], 2, 1)),
     "read before": (edited([READ], 0, body=b"a"), edited([READ], 0, body=b"b a")),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_predicate_explains_one_damage_and_leaves_the_other_alone(name):
-    holds = {**OF_NODES, **READ_BEFORE}[name][1]
+    holds = {**OF_NODES, **READ_BEFORE, **RESPONSES_OF_NODES}[name][1]
     right, wrong = CASES[name]
     assert holds(right) and not holds(wrong)
 
 
 def test_each_predicate_of_nodes_has_cases():
     general = {"between its neighbours", "claims less"}  # survivors.py has them
-    assert {*OF_NODES, *READ_BEFORE} - general == CASES.keys() and nodes.OF_NODES
+    assert {*OF_NODES, *READ_BEFORE, "committed before"} - general == CASES.keys()

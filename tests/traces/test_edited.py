@@ -13,7 +13,7 @@ from highwater.traces.damage.kills import refused
 from highwater.traces.event import Event
 from highwater.traces.form import READS
 
-SEEDS = 60
+SEEDS = {"db": 10, "database_clones": 20}  # the others: 60
 Edit = Callable[[list[Event]], Iterator[list[Event]]]
 
 
@@ -145,7 +145,176 @@ def other_content(events: list[Event]) -> Iterator[list[Event]]:
             yield [*events[:i], e._replace(body=e.body + b"0"), *(o for o in events[i + 1:] if o.client == e.client)]
 
 
+def lost_read(events: list[Event]) -> Iterator[list[Event]]:
+    """The response to a read is lost, and the call goes on to get an object, or returns, as if it had arrived."""
+    for i, e in enumerate(events):
+        if is_read(e, ""):
+            after = next((o for o in events[i + 1:] if o.client == e.client and (o.awaited or o.kind != "applied")), e)
+            if (after.kind, after.op) == ("applied", "get") or (after.keys[2:3] == ("returned",) and after.body):
+                lost = e._replace(kind="timeout", status=0, version="", body=b"", keys=(), truncated=False)
+                yield [*events[:i], lost, *events[i + 1:]]
+
+
+# --- answers, and the requests behind them: of a database, whose calls have tasks
+
+def call_of(events: list[Event], i: int) -> Iterator[int]:
+    """Yield the places of the requests of the client that is told event `i`, and of its tasks, since its last answer; the
+    latest first."""
+    for j in range(i - 1, -1, -1):
+        if events[j].client.partition("/")[0] == events[i].client:
+            if events[j].kind in ("told", "crash"):
+                return
+            yield j
+
+
+def puts(events: list[Event], i: int, *parts: str) -> Iterator[int]:
+    """Yield the places of the creates of a call that took effect, and whose responses arrived."""
+    for j in call_of(events, i):
+        e = events[j]
+        if (e.kind, e.op, e.status, e.awaited) == ("applied", "create", 200, True) and any(part in e.key for part in parts):
+            yield j
+
+
+def told_early(call: str, *parts: str) -> Edit:
+    """A caller is told before its own request was applied."""
+    def edit(events: list[Event]) -> Iterator[list[Event]]:
+        for i, e in enumerate(events):
+            if e.keys[:1] == (call,) and e.keys[2] == "returned":
+                for j in puts(events, i, *parts):
+                    yield [*events[:j], e._replace(t_ms=events[j].t_ms), *events[j:i], *events[i + 1:]]
+                    break
+
+    return edit
+
+
+def never_put(call: str, *parts: str) -> Edit:
+    """The request that makes an answer true is not in the trace."""
+    def edit(events: list[Event]) -> Iterator[list[Event]]:
+        for i, e in enumerate(events):
+            if e.keys[:1] == (call,) and e.keys[2] == "returned":
+                for j in puts(events, i, *parts):
+                    yield [o for o in events if (o.client, o.request) != (events[j].client, events[j].request)]
+
+    return edit
+
+
+def other_body(part: str) -> Edit:
+    """An object has the content of another one of its folder."""
+    def edit(events: list[Event]) -> Iterator[list[Event]]:
+        places = [i for i, e in enumerate(events) if (e.kind, e.op, e.status) == ("applied", "create", 200) and part in e.key
+                  and e.body and e.awaited]
+        for i in places:
+            named = next((o for o in events[i + 1:] if o.client == events[i].client and "/manifest/" in o.key), events[i])
+            if part == "/compacted/" and (named.kind, named.op, named.status) != ("applied", "create", 200):
+                continue  # no manifest names it
+            for j in places:
+                if events[j].body != events[i].body and events[j].key[:3] == events[i].key[:3]:
+                    yield [*events[:i], events[i]._replace(body=events[j].body), *events[i + 1:]]
+                    break
+
+    return edit
+
+
+def page_lost(events: list[Event]) -> Iterator[list[Event]]:
+    """The response with a page of manifests is lost, and its task goes on after the last key of that page. Once for each."""
+    met: set[str] = set()
+    for i, e in enumerate(events):
+        if e.op == "list" and is_read(e, "/manifest/") and e.truncated and e.client not in met and not any(
+                o.key == e.keys[-1] and o.client.partition("/")[0] == e.client.partition("/")[0] for o in events[:i]):
+            after = next((o for o in events[i + 1:] if o.client == e.client), e)
+            if (after.kind, after.op, after.condition) == ("applied", "list", e.keys[-1]):
+                met.add(e.client)
+                yield [*events[:i], e._replace(kind="timeout", status=0, keys=(), truncated=False), *events[i + 1:]]
+
+
+def no_boundary_read(events: list[Event]) -> Iterator[list[Event]]:
+    """A caller is told of an invalid boundary, and its call has read none."""
+    for i, e in enumerate(events):
+        if e.keys[1:2] == ("InvalidBoundary",) and e.keys[0] in ("begin", "mark", "clone", "detach"):
+            left = {(events[j].client, events[j].request) for j in call_of(events, i) if ".boundary" in events[j].key}
+            yield [o for o in events if (o.client, o.request) not in left]
+
+
+def told_another(*calls: str) -> Edit:
+    """Every other client is told the same, of whatever role."""
+    def edit(events: list[Event]) -> Iterator[list[Event]]:
+        clients = sorted({e.client for e in events if e.kind == "told"})
+        for i, e in enumerate(events):
+            if e.keys[:1] in [(call,) for call in calls] and e.keys[1] != "NoneType" and e.keys[2] == "returned":
+                for client in clients:
+                    if client != e.client:
+                        yield [*events[:i + 1], e._replace(client=client), *events[i + 1:]]
+
+    return edit
+
+
+def other_values(*calls: str) -> Edit:
+    """A caller is told the values of another answer to this call."""
+    def edit(events: list[Event]) -> Iterator[list[Event]]:
+        for i, e in enumerate(events):
+            for o in events[:i] if e.keys[:1] in [(call,) for call in calls] else ():
+                if o.keys[:3] == e.keys[:3] and o.keys != e.keys:
+                    yield [*events[:i], e._replace(keys=o.keys, body=o.body), *events[i + 1:]]
+                    break
+
+    return edit
+
+
+def not_checked(events: list[Event]) -> Iterator[list[Event]]:
+    """A client creates a numbered file, and does not read the boundary after it. Its call goes on."""
+    for i, e in enumerate(events):
+        j = own(events, i)
+        if is_read(e, ".boundary") and events[j].op == "create" and events[j].kind == "applied" and events[j].status == 200:
+            after = [o for o in events[i + 1:] if o.client.partition("/")[0] == e.client.partition("/")[0]]
+            cut = any(o.kind == "crash" or o.keys[1:2] == ("TimedOut",) for o in after[:1])
+            if any(o.kind == "told" for o in after) and "/" not in e.client and not cut:
+                yield [o for o in events if (o.client, o.request) != (e.client, e.request)]
+
+
+def told_first(*told: str) -> Edit:
+    """A caller is told this before the first request of its call."""
+    def edit(events: list[Event]) -> Iterator[list[Event]]:
+        for i, e in enumerate(events):
+            if e.kind == "told" and e.op in told and (own_ := list(call_of(events, i))):
+                yield [*events[:own_[-1]], e._replace(t_ms=events[own_[-1]].t_ms), *events[own_[-1]:i], *events[i + 1:]]
+
+    return edit
+
+
+def told_twice(*told: str) -> Edit:
+    """A caller is told this twice, of one call."""
+    def edit(events: list[Event]) -> Iterator[list[Event]]:
+        for i, e in enumerate(events):
+            if e.kind == "told" and e.op in told:
+                yield [*events[:i + 1], *events[i:]]
+
+    return edit
+
+
+def miscounted(events: list[Event]) -> Iterator[list[Event]]:
+    """A reader counts one poll more before this one than have returned."""
+    for i, e in enumerate(events):
+        if (e.kind, e.op) == ("told", "read") and e.keys[-1].startswith("new="):
+            number, *names = e.keys[-1].removeprefix("new=").split()
+            value = " ".join([str(int(number) + 1), *names])
+            yield [*events[:i], e._replace(keys=(*e.keys[:-1], f"new={value}")), *events[i + 1:]]
+
+
+OF_A_DATABASE = {"write": "/wal/", "open": "/wal/", "checkpoint": "/manifest/", "take": "/manifest/", "follow": "/manifest/",
+                 "begin": "/manifest/", "compact": "/manifest/"}
 EDITS: list[tuple[str, Edit]] = [
+    *(("db", edit(call, part)) for call, part in OF_A_DATABASE.items() for edit in (told_early, never_put)),
+    ("db", other_body("/wal/")),
+    ("db", other_body("/compacted/")),
+    ("db", told_another("open", "write", "checkpoint", "take", "begin", "compact")),
+    ("db", other_values("open", "write", "checkpoint", "take", "begin", "compact")),
+    ("db", not_checked),
+    ("db", page_lost),
+    ("db", no_boundary_read),
+    ("database_clones", told_another("clone", "detach")),
+    ("database_clones", unheard("cloned", "taken", "dropped")),
+    ("database_clones", unread("cloned", "taken", "dropped")),
+    ("database_clones", not_checked),
     ("manifest_compactions", unheard("committed", "opened", "compacted", "nothing")),
     ("manifest_compactions", unread("committed", "opened", "compacted", "nothing")),
     ("manifest_compactions", read_too_early("committed", "opened", "compacted", "nothing")),
@@ -153,7 +322,10 @@ EDITS: list[tuple[str, Edit]] = [
     ("manifest_compactions", latest_not_read),
     ("manifest_compactions", not_to_the_end),
     ("manifest_compactions", other_name),
+    ("manifest_compactions", other_values("flush", "open", "compact", "collect")),
+    ("dlq_recovery", told_twice("stored", "refused")),
     ("baseline", other_content),
+    ("baseline", lost_read),
     *((stem, edit) for stem, told in {
         "checkpoints": ("committed", "renewed", "dropped", "replaced"),
         "clones": ("cloned", "flushed", "taken", "dropped", "open"),
@@ -161,6 +333,7 @@ EDITS: list[tuple[str, Edit]] = [
         "destroy": ("committed", "marked", "waits", "not marked")}.items() for edit in (unheard(*told), unread(*told))),
     *((stem, latest_not_read) for stem in ("checkpoints", "database_gc", "db_reader", "destroy")),
     *((stem, page_left_out) for stem in ("checkpoints", "clones", "database_gc", "db_reader", "destroy")),
+    *((stem, other_values("create", "refresh", "delete", "update", "commit", "mark")) for stem in ("checkpoints", "destroy")),
     ("manifest_migration", unheard("committed")),
     ("manifest_migration", unread("committed")),
     ("manifest_migration", read_too_early("committed")),
@@ -170,6 +343,8 @@ EDITS: list[tuple[str, Edit]] = [
     ("manifest_epochs", page_left_out),
     ("manifest_epochs", key_left_out),
     ("manifest_epochs", not_to_the_end),
+    ("manifest_epochs", told_first("nothing", "version_exists")),
+    ("manifest_epochs", miscounted),
     ("log_gc", not_to_the_end),
     ("wal_fencing", not_to_the_end),
 ]
@@ -178,7 +353,7 @@ EDITS: list[tuple[str, Edit]] = [
 def edited(stem: str, edit: Edit) -> Iterator[tuple[str, bool]]:
     """Yield for each edited trace its name, and whether it is refused."""
     of = named(stem)
-    for seed in range(SEEDS):
+    for seed in range(SEEDS.get(stem, 60)):
         outcome = simulate(Run(seed, stem))
         if getattr(outcome.shape, "fresh", False):
             continue  # an initialisation creates the first file, whatever it has listed

@@ -89,6 +89,16 @@ def test_a_trace_is_actions_of_the_model():
     assert committed_in(elected()) == 0 and committed_in(committed()) == 1
 
 
+def test_a_recorded_proposal_needs_no_recorded_call():
+    """The lines of a host tell the inputs of a server, and not who has asked for them."""
+    appends = message("MsgApp", "1", "2", entries=1, index=1, logTerm=1, commit=1)
+    lines = [*committed(), host("Input", "1", input="Propose"), traced("Replicate", "1", "Leader", 1, "1", 1, 1),
+             traced("SendAppendEntriesRequest", "1", "Leader", 1, "1", 1, 2, **appends),
+             traced("Ready", "1", "Leader", 1, "1", 1, 2),
+             *stored("1", entries=[{"index": 2, "term": 1, "data": "\1as a command of ours begins"}])]
+    assert committed_in(lines) == 1
+
+
 def placed(lines: Lines, name: str, me: str) -> int:
     """Return the place of the last event of this name and server."""
     return max(at for at, line in enumerate(lines) if (line["event"]["name"], line["event"]["nid"]) == (name, me))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from highwater.cli.console import console
 from highwater.cli.dst.explain import explain_command, look, text_of
 from highwater.cli.dst.export import export_command, shiviz
 from highwater.cli.dst.timeline import page_of
@@ -33,7 +34,7 @@ from highwater.specs.fizzbee.check import Fizz
 from highwater.specs.fizzbee.errors import FizzMissing
 from highwater.traces.event import Event
 from highwater.traces.explain.causes import History, changes, moments
-from highwater.traces.explain.explain import explain, reply, request
+from highwater.traces.explain.explain import explain, in_the_model, reply, request, table
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Shape(writers=2, commits=1, rounds=1, readers=1, reads=1, min_age_ms=60, think_ms=1, audit=False)
@@ -260,6 +261,47 @@ def test_the_search_is_bounded():
 
 # --- the text
 
+@pytest.mark.parametrize("mutant, signature", [("boundary_moves_backward", "refinement:Collector.Advance"),
+                                               ("reported_though_refused", "told:committed")])
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_tables_fit_the_width(mutant, signature, width):
+    told = look(failing(mutant, signature), mutant, search=False)
+    rows = [(str(number), f"{e.t_ms} ms", e.client, request(e), reply(e), in_the_model(steps))
+            for number, (e, steps, _) in enumerate(told.replayed.rows)]
+    text, cells = table(rows, width=width), " ".join(cell for row in rows for cell in row)
+    assert max(map(len, text.splitlines())) <= width
+    if width < 100:
+        assert re.sub("in the model: |:", " ", text).split() == cells.replace(":", " ").split()
+    narrow, usual = text_of(told, width), text_of(told)
+    assert "in the model: " in narrow and "in the model: " not in usual
+    inside = [line for part in re.split(r"\n\n", narrow) if part.startswith(("The last events", "What mattered"))
+              for line in part.splitlines()[1:]]
+    assert len(inside) > 8 and max(map(len, inside)) <= width
+
+
+def test_table_that_fits_is_not_folded():
+    rows = [("0", "1 ms", "Writer#0", "get id 1", "200", "ReadLatest")]
+    assert table(rows, width=80) == table(rows)
+
+
+def test_long_word_in_a_narrow_table_is_kept_whole():
+    """A key can be copied, and the terminal breaks it."""
+    rows = [("0", "1 ms", "Writer#0", "get " + "k" * 90, "200", "")]
+    assert "k" * 90 in table(rows, width=80)
+
+
+@pytest.mark.parametrize("verb", [("run", "--seed"), ("replay",), ("explain",)])
+def test_verbs_lay_out_to_the_terminal(monkeypatch, verb):
+    arguments = ["dst", *verb, "21", "--mutant", "no_check"]
+    usual = CliRunner().invoke(app, arguments).output
+    assert "in the model: " not in usual
+    monkeypatch.setattr(console, "_force_terminal", True)
+    monkeypatch.setattr(console, "_width", 80)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", CliRunner().invoke(app, arguments).output)
+    lines = [line for line in text.splitlines() if re.match(r"  +\d+ +\d+ ms|(seed|strategy)\b| +in the model: ", line)]
+    assert "in the model: " in text and max(map(len, lines)) <= 80
+    assert text.count("Replay: ") == 1 and usual.splitlines()[-2] in text
+
 def test_the_text_has_all_parts_and_no_path_of_this_machine():
     outcome = failing("boundary_moves_backward", "refinement:Collector.Advance")
     told = look(outcome, "boundary_moves_backward")
@@ -366,7 +408,7 @@ def test_a_run_beyond_the_spec_is_refused_in_one_line(tmp_path):
     with pytest.raises(TooLarge, match="at most 100 actions"):
         guided(simulate(Run(seed)))
     result = RUN.invoke(app, ["dst", "export", str(seed), "--fizz", "-o", str(tmp_path / "x")])
-    assert result.exit_code == 3 and result.output.count("\n") == 1 and not (tmp_path / "x").exists()
+    assert result.exit_code == 3 and result.stdout.count("\n") == 1 and not (tmp_path / "x").exists()
 
 
 def fizz() -> Fizz:
@@ -389,3 +431,8 @@ def test_fizzbee_does_not_follow_a_mutants_failing_run():
     result = fizz().guided(row.path, constants, links)
     assert result.verdict == "STOPPED" and result.followed < len(links)
     assert links[result.followed].startswith("Collector#0.Delete")
+
+
+@pytest.mark.parametrize("op, said", [("get", "timeout"), ("list", "timeout"), ("put", "timeout, it may still be applied")])
+def test_reply_of_a_timeout_says_what_may_still_happen(op, said):
+    assert reply(Event(1, 1, "Writer#0", "timeout", op, "db/x", "", 0, "", b"", pending=True)) == said

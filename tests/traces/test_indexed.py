@@ -16,6 +16,9 @@ from highwater.impl.index.kv import MemoryKV
 from highwater.impl.index.machine import Entry, apply_entry
 from highwater.impl.stores.ordered_lmdb import LmdbKV
 from highwater.model.protocols import compaction_queue, metadata_fsm
+from highwater.traces.damage.damage import Damage
+from highwater.traces.damage.protocols.indexed import another_state
+from highwater.traces.damage.survivors import Survivor
 from highwater.traces.protocols.indexed.log import IndexTrace, digest_of_rows
 from highwater.traces.refine import Failure
 
@@ -74,6 +77,20 @@ def test_both_stores_have_the_bytes_that_the_nodes_had(stem, seed, tmp_path):
                 assert digest_of_rows([*rows.range(b"", None)]) == said["state"]
     stores[1].close()
     assert told > 10
+
+
+def test_another_state_explains_only_what_a_read_may_show():
+    found = Counter()
+    for seed in (5, 7):
+        run = simulate(Run(seed, "metadata_fsm", strategy="portfolio"))
+        for i, e in enumerate(run.events):
+            for ulid in e.body.split() if (e.kind, e.op) == ("told", "read") else ():
+                other = e._replace(body=b" ".join(one for one in e.body.split() if one != ulid))
+                events = [*run.events[:i], other, *run.events[i + 1:]]
+                explained = another_state(Survivor(run.events, Damage("edit", "body", i, i, events), None, {}))
+                assert explained == (not refused("metadata_fsm", events, run.shape))
+                found[explained] += 1
+    assert found[True] and found[False]
 
 
 def damaged(body: bytes) -> list[bytes]:

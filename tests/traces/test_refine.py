@@ -24,7 +24,7 @@ from highwater.dst.simulate import Outcome, simulate
 from highwater.dst.world.faults import Weights
 from highwater.impl.layout import Namespace
 from highwater.traces.damage.kills import kind_of
-from highwater.traces.event import EMPTY, Event, NewerVersion, from_json, to_json
+from highwater.traces.event import EMPTY, LARGEST, Event, NewerVersion, from_json, to_json
 from highwater.traces.explain.explain import explain, why_not
 from highwater.traces.protocols.sequenced_metadata_boundary import Trace, constants, refiner
 from highwater.traces.refine import Failure
@@ -293,8 +293,9 @@ def test_safety_failure_is_explained_by_its_property():
 
 # --- the format ---------------------------------------------------------------------------------------------------------
 
-EVENTS = st.builds(Event, st.integers(), st.integers(), st.text(), st.text(), st.text(), st.text(), st.text(), st.integers(),
-                   st.text(), st.binary(), st.lists(st.text()).map(tuple), st.booleans(), st.booleans(), st.booleans())
+NUMBERS = st.integers(-LARGEST, LARGEST)
+EVENTS = st.builds(Event, NUMBERS, NUMBERS, st.text(), st.text(), st.text(), st.text(), st.text(), NUMBERS, st.text(),
+                   st.binary(), st.lists(st.text()).map(tuple), st.booleans(), st.booleans(), st.booleans())
 
 
 @given(EVENTS)

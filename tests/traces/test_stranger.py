@@ -572,6 +572,19 @@ def test_a_command(tmp_path):
     assert said(tmp_path, begun(), "--set", "X=1")[0] == 2
 
 
+@pytest.mark.parametrize("failure, says", [
+    ({"answered": -1, "told": 502}, "9 x no answer"), ({"status": 403, "code": "AccessDenied"}, "9 x 403 AccessDenied"),
+    ({"status": 503}, "9 x 503"), ({"status": 301}, "9 x 301"),
+    ({"status": 404, "code": "NoSuchBucket"}, "9 x 404 NoSuchBucket")])
+def test_log_of_failed_requests_is_not_checked(tmp_path, failure, says):
+    log = Log()
+    for file_id in range(9):
+        log.ask("A", "GET", key(file_id), **failure)
+    code, text = said(tmp_path, log)
+    assert code == 3 and f"every request to a model's keys failed: {says};" in " ".join(text.split()) and "ok:" not in text
+    assert said(tmp_path, log.create("A", 1))[0] == 0
+
+
 @pytest.mark.parametrize("log", [
     Log().ask("A", "PUT", "elsewhere/x", version="a").ask("A", "GET", "elsewhere/x", version="a"),
     Log().ask("A", "PUT", "db/compacted/01M7Y25Z4CZC4RHY3G8AA53QCV.sst", version="a"),

@@ -209,11 +209,12 @@ const high = () => Number(IDS["drawing"].attributes.height);
 """
 
 
-def run_js(tmp_path: Path, html: str, code: str) -> list:
-    """Run the page's script under node, on a document that has only what the page uses; `code` follows it."""
+def run_js(tmp_path: Path, html: str, code: str, data: dict | None = None) -> list:
+    """Run the page's script under node, on a document that has only what the page uses; `code` follows it. `data` replaces
+    the page's."""
     script = html.partition("<script>\n")[2].partition("</script>")[0]
     path = tmp_path / "page.js"
-    path.write_text(f"{FAKE}\nconst DATA = {json.dumps(json.dumps(data_of(html)))};\n{script}\n"
+    path.write_text(f"{FAKE}\nconst DATA = {json.dumps(json.dumps(data or data_of(html)))};\n{script}\n"
                     f"const out = [], say = value => out.push(value);\n{code}\nconsole.log(JSON.stringify(out));")
     result = subprocess.run(["node", str(path)], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr[-2000:]
@@ -276,6 +277,50 @@ def test_zombies_faults_and_the_state_at_the_cursor(tmp_path):
     for number, (row, changed) in enumerate(zip(told.replayed.rows, found[4])):
         before, after = told.replayed.before(number).shared, row.after.shared
         assert changed == [name for name in before._fields if getattr(before, name) != getattr(after, name)]
+
+
+@needs_node
+@pytest.mark.parametrize("key, width", [(10, 1400), (150, 1400), (150, 950), (150, 600)])
+def test_long_key_is_shortened_and_the_status_shown(tmp_path, key, width):
+    told = failing()
+    data, mattered = data_of(page_of(told)), {cause.number for cause in told.causes}
+    number = next(n for n, row in enumerate(data["rows"]) if n in mattered and row["ask"].startswith("put id"))
+    ask = data["rows"][number]["ask"] = f"put warehouse/{'k' * key}/metadata.json if absent"
+    said, = run_js(tmp_path, page_of(told), f"""
+        IDS["scroll"].clientWidth = {width}; window.onresize(); press("Home");
+        for (let i = 0; i < {number}; i++) press("ArrowDown");
+        say(IDS["drawing"].all(node => node.tag === "text").map(node => node.children.filter(c => c.tag !== "title")
+          .map(c => c.text ?? c).join("")).find(text => text.includes("put wareh")));
+    """, data)
+    assert said.endswith(f" → {data['rows'][number]['answer']}")
+    assert (ask in said) == (key == 10) == ("…" not in said)
+    assert said.startswith("W#" if width == 600 else "Writer#")  # a narrow page has no room for names
+
+
+@needs_node
+def test_narrow_page_leaves_the_models_step_to_the_panel(tmp_path):
+    drawn = run_js(tmp_path, page_of(failing()), """
+        for (const width of [1400, 600]) {
+          IDS["scroll"].clientWidth = width; window.onresize(); say(kind("model").length); say(IDS["lanes"].text);
+        }
+        press("f"); press("ArrowUp"); say(IDS["side"].text);
+    """)
+    assert drawn[0] > 0 and "in the model" in drawn[1] and drawn[2] == 0 and "in the model" not in drawn[3]
+    assert "in the model: Reject" in drawn[4]
+
+
+@needs_node
+def test_fields_of_zero_are_shown(tmp_path):
+    told = failing()
+    rows, empty = run_js(tmp_path, page_of(told), r"""
+        press("f"); press("ArrowUp");
+        say(IDS["side"].all(node => node.tag === "dl")[0].children.map(row => row.children.map(cell => cell.text)));
+        say(IDS["side"].all(node => /\bempty\b/.test(node.attributes.class || "")).map(node => node.children[0].text));
+    """)
+    shared = told.replayed.before(told.failing[0]).shared._asdict()
+    zeros = [name for name, value in shared.items() if type(value) is int and not value]
+    assert [name for name, _ in rows] == list(shared)
+    assert zeros and all([name, "0"] in rows and name in empty for name in zeros)
 
 
 @needs_node

@@ -1,7 +1,7 @@
 """Damage a good trace in one place, to test the checker, which should refuse the result.
 
-Each event is dropped, doubled, swapped and edited in every field. Numbers of requests are rising names, so they are spread
-first: then there is a free number between any two.
+Each event is dropped, doubled, swapped and edited in every field, and each response to a caller loses its tie to its requests
+(responses.py). Numbers of requests are rising names, so they are spread first: then there is a free number between any two.
 """
 
 import json
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from highwater.traces import machines
+from highwater.traces.damage import responses
 from highwater.traces.event import NODE_KINDS, Event
 from highwater.traces.form import ANSWERS
 
@@ -17,14 +18,16 @@ KINDS = ("applied", "refused", "timeout", "crash", "told")
 OF_NODES = (*NODE_KINDS, "told")
 STATUSES = (0, 200, 204, 304, 404, 412, 503)
 OF_DISKS = (0, machines.OK, machines.MISSING, machines.LOCKED, machines.FAILED, machines.FULL)
-KINDS_OF_DAMAGE = ("drop", "duplicate", "repeat", "swap, same client", "swap, another", "edit")
+DROP, SWAP = "drop", "swap, same client"
+IN_PLACE = (DROP, "duplicate", "repeat", SWAP, "swap, another", "edit")
+KINDS_OF_DAMAGE = (*IN_PLACE, *responses.KINDS)
 
 
 class Damage(NamedTuple):
     kind: str  # one of KINDS_OF_DAMAGE
     field: str  # the edited field, or ""
     at: int  # number of the first changed event
-    to: int  # swap: number of the event that now stands there; else the same as `at`
+    to: int  # swap: number of the event that now stands there; of a response: number of the last event that takes part
     events: list[Event]  # all of the damaged trace
 
 
@@ -34,12 +37,14 @@ class Words(NamedTuple):
     clients: tuple[str, ...]  # the first client of each role
     told: tuple[str, ...]  # the responses to callers
     contents: Callable[[list[Event], int], Iterable[bytes]]  # other contents for event `i`
+    ties: responses.Ties  # damages to the tie between responses and their requests
 
 
 def shown(events: list[Event]) -> Words:
     """Collect the Words that these events contain."""
     clients = {e.client.partition("#")[0]: e.client for e in sorted(events, key=lambda e: e.client, reverse=True)}
-    return Words(tuple(clients.values()), tuple(dict.fromkeys(e.op for e in events if e.kind == "told")), others)
+    return Words(tuple(clients.values()), tuple(dict.fromkeys(e.op for e in events if e.kind == "told")), others,
+                 responses.Ties(events))
 
 
 def spread(events: list[Event]) -> list[Event]:
@@ -52,20 +57,29 @@ def damages(events: list[Event], i: int, words: Words | None = None) -> Iterator
     words = words or shown(events)
     e = events[i]
     before, after = events[:i], events[i + 1:]
-    yield Damage("drop", "", i, i, before + after)
+    yield dropped(events, i)
     yield Damage("duplicate", "", i, i, [*before, e, e, *after])
     if e.request:
         yield Damage("repeat", "", i, i, [*before, e, e._replace(request=e.request + 1), *after])
-    for kind, same in (("swap, same client", True), ("swap, another", False)):
+    for kind, same in ((SWAP, True), ("swap, another", False)):
         j = next((j for j in range(i + 1, len(events)) if (events[j].client == e.client) is same), 0)
         if j:
-            swapped = list(events)
-            swapped[i], swapped[j] = events[j]._replace(t_ms=e.t_ms), e._replace(t_ms=events[j].t_ms)
-            yield Damage(kind, "", i, j, swapped)
+            yield swapped(events, i, j, kind)
     for field, edit in EDITS.items():
         for other in dict.fromkeys(edit(events, i, words)):
             if other != getattr(e, field):
                 yield Damage("edit", field, i, i, [*before, e._replace(**{field: other}), *after])
+    yield from (Damage(kind, "", i, to, damaged) for kind, to, damaged in words.ties.at(i))
+
+
+def dropped(events: list[Event], i: int) -> Damage:
+    return Damage(DROP, "", i, i, events[:i] + events[i + 1:])
+
+
+def swapped(events: list[Event], i: int, j: int, kind: str) -> Damage:
+    found = list(events)
+    found[i], found[j] = events[j]._replace(t_ms=events[i].t_ms), events[i]._replace(t_ms=events[j].t_ms)
+    return Damage(kind, "", i, j, found)
 
 
 # --- other values for a field

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from highwater.traces.damage.damage import EDITS, KINDS_OF_DAMAGE, Damage, Words, damages, spread
+from highwater.traces.damage.damage import EDITS, IN_PLACE, Damage, Words, damages, dropped, spread
 from highwater.traces.damage.knowledge import GENERALLY, Knowledge
-from highwater.traces.damage.survivors import Survivor, explained
+from highwater.traces.damage.responses import ANOTHER, EARLY, KINDS, LOST, VALUE, WRONG, Roles, Ties
+from highwater.traces.damage.survivors import Survivor, explained, no_roles
 from highwater.traces.event import Event
 from highwater.traces.form import READS
 from highwater.traces.refine import Failure, Refiner
@@ -26,6 +27,7 @@ class Good(NamedTuple):
     least_ms: int = 0  # age at which a file may be deleted; 0: any
     told: tuple[str, ...] = ()  # the responses to callers of the protocol
     of: Knowledge = GENERALLY
+    roles: Callable[[], Roles] = no_roles  # the responses that each role receives, in other runs as well
 
 
 class Tally(NamedTuple):
@@ -100,9 +102,9 @@ def survivors(good: Good, each: Callable[[Event, Damage, bool], None]) -> Iterat
     events, trace = spread(good.events), good.begin()
     if not trace.resumable:
         raise ValueError(f"{good.name}: the judge of this protocol cannot go on from the middle of a trace, because it keeps "
-                         "more than the states of one model; so no damage to its traces can be counted")
+                         "more than the states of one model: add --draw N, which judges N drawn damages from the beginning")
     where, refiner = trace.namespace, trace.refiner
-    words = Words(first_clients(refiner), good.told, good.of.contents)
+    words = Words(first_clients(refiner), good.told, good.of.contents, Ties(events))
     shows_harm = good.of.history(events, where, good.least_ms)
     begun = states_of(trace)
     standings = standings_of(good.name, resumed(trace, begun), events)
@@ -121,7 +123,7 @@ def survivors(good: Good, each: Callable[[Event, Damage, bool], None]) -> Iterat
             noticed = refused(damaged, found.events[i:], is_good) or shows_harm(found.events)
             each(e, found, bool(noticed))
             if not noticed:
-                yield Survivor(events, found, where, knew, good.of.clients, partial(updates_in, trace))
+                yield Survivor(events, found, where, knew, good.of.clients, partial(updates_in, trace), good.roles)
         go_on(trace, after)
     if shows_harm(events):
         raise ValueError(f"{good.name}: the callers' history of the undamaged trace is refused")
@@ -155,9 +157,9 @@ def measure(traces: Iterable[Good]) -> Tally:
         tally.noticed[cell] += noticed
 
     for good in traces:
-        tally.why.update((name, why) for name, (why, _) in good.of.equivalences.items())
+        tally.why.update((name, why) for of in (good.of.equivalences, good.of.responses) for name, (why, _) in of.items())
         for survivor in survivors(good, each):
-            name = explained(survivor, good.of.equivalences)
+            name = reason(survivor, good.of)
             tally.survived[name] += 1
             if not name:
                 tally.holes.append(told(good, survivor))
@@ -165,11 +167,41 @@ def measure(traces: Iterable[Good]) -> Tally:
     return tally
 
 
+def reason(s: Survivor, of: Knowledge) -> str:
+    """Return the name of the equivalence that explains the survivor, or "". A lost request is one that need not be sent."""
+    if s.damage.kind not in KINDS:
+        return explained(s, of.equivalences)
+    found = explained(s, of.responses)
+    if found or s.damage.kind != LOST:
+        return found
+    return explained(s._replace(damage=dropped(s.good, s.damage.at)), of.equivalences)
+
+
 def told(good: Good, s: Survivor) -> str:
     e, how = s.before, s.damage
+    if how.kind in KINDS:
+        return f"{good.name}: {described(s)}"
     what = f"{how.kind} {how.field} {getattr(e, how.field)!r} -> {getattr(s.after, how.field)!r}" if how.field else \
         f"{how.kind}{f' with {how.to}' * (how.to != how.at)}"
     return f"{good.name}: event {how.at}, {e.client} {kind_of(e)} {e.key}: {what}"
+
+
+def described(s: Survivor) -> str:
+    """Return what was damaged, in words."""
+    e, at, to = s.before, s.damage.at, s.damage.to
+    where = f"{at}, {e.client} {kind_of(e)} {e.key}".rstrip()
+    if s.damage.kind == EARLY:
+        return f"{to}, {said(s.good[to])} -> before {where}"
+    if s.damage.kind in (ANOTHER, WRONG):
+        return f"{at}, {said(e)} -> also {s.damage.events[at + 1].client}"
+    if s.damage.kind == VALUE:
+        return f"{at}, {said(e)} -> {said(s.after)}"
+    return where
+
+
+def said(e: Event) -> str:
+    words = (e.client, e.op, e.key, e.body.decode("ascii", "replace"), *e.keys[:2], *e.keys[3:])
+    return " ".join(word for word in words if word)
 
 
 # --- in tables
@@ -181,10 +213,11 @@ def rate(tally: Tally, chosen: Callable[[tuple], bool]) -> str:
 
 def by_event(tally: Tally) -> list[list[str]]:
     """Make the table of noticed/tried, by kind of event and kind of damage."""
-    rows = [["event", *KINDS_OF_DAMAGE, "all"]]
+    columns = {**{kind: (kind,) for kind in IN_PLACE}, "response": KINDS, "all": (*IN_PLACE, *KINDS)}
+    rows = [["event", *columns]]
     for kind in [*sorted({cell[0] for cell in tally.tried}), ""]:
-        rows.append([kind or "all", *(rate(tally, lambda cell: (not kind or cell[0] == kind) and how in ("", cell[1]))  # noqa: B023
-                                      for how in (*KINDS_OF_DAMAGE, ""))])
+        rows.append([kind or "all", *(rate(tally, lambda cell: (not kind or cell[0] == kind) and cell[1] in how)  # noqa: B023
+                                      for how in columns.values())])
     return rows
 
 

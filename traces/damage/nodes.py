@@ -11,13 +11,18 @@ from itertools import pairwise
 from struct import Struct
 from typing import Any
 
+from highwater.traces.calls import CALL, RETURNED
 from highwater.traces.damage.damage import changed
+from highwater.traces.damage.possible import OF_RESPONSES, response
+from highwater.traces.damage.responses import ANOTHER, EARLY, EXCHANGE, VALUE
 from highwater.traces.damage.survivors import Equivalences, Survivor, between_its_neighbours, claims_less, same_but
 from highwater.traces.event import Event
 from highwater.traces.machines import node_of
+from highwater.traces.nodes import CALLED, asks
 
 INT = Struct(">q")
 HEAD_BYTES = 2  # of a message: version and kind
+INDEX = "index="  # the claim of a response that names the entry of its call
 LOOKS = ("lock", "names", "read", "sync_names", "sync")  # they leave the files of a disk as a process sees them
 
 
@@ -70,8 +75,11 @@ def independent(one: Event, two: Event) -> bool:
     if node_of(one.client) != node_of(two.client):
         return {one.kind, two.kind} != {"sent", "received"} or one.request != two.request
     kinds = {one.kind, two.kind}
-    if kinds == {"step", "disk"}:  # another task works with the disk, or only looks
+    if kinds == {"step", "disk"} and not asks(one) and not asks(two):  # another task works with the disk, or only looks
         return any(e.client != node_of(e.client) or (e.op in LOOKS and e.op != "lock") for e in (one, two) if e.kind == "disk")
+    if asks(one) or asks(two):  # a call may begin earlier, or later if no step has taken it up
+        taken = asks(one) and CALLED.get(two.op) == one.keys[0]
+        return one.client != two.client and not taken and not kinds & {"started", "died"} and "Restart" not in (one.op, two.op)
     if kinds & {"started", "died"} or any(e.kind == "step" and e.op == "Restart" for e in (one, two)):
         return False
     if kinds == {"disk"}:
@@ -179,6 +187,19 @@ EMPTY_APPEND_BYTES = HEAD_BYTES + 4 * INT.size + 4  # of one without entries
 def pre_vote(s: Survivor) -> bool:
     """Return whether a message that promises nothing became another one of this kind."""
     return s.before.kind == "sent" and same_but(s, "body") and {*s.before.body[1:2], *s.after.body[1:2]} <= {*PRE_VOTES}
+
+
+def another_name(s: Survivor) -> bool:
+    """Return whether two steps exchange only the names of the reads that they take up, which no other event has."""
+    if not s.damage.kind.startswith("swap"):
+        return False
+    one, two = s.before, s.good[s.damage.to]
+    reads = [begin for e in (one, two) for note, *begin in said(e).get("reads", ()) if note == "begin"]
+    if (one.op, two.op, len(reads)) != ("Read", "Read", 2) or reads[0][1] != reads[1][1]:
+        return False
+    names = [name.encode() for name, _ in reads]
+    alike = one._replace(t_ms=0, body=one.body.replace(names[0], names[1])) == two._replace(t_ms=0)
+    return alike and not any(name in e.body for e in s.good if e is not one and e is not two for name in names)
 
 
 def read_before(s: Survivor) -> bool:
@@ -293,13 +314,62 @@ def died_at_once(s: Survivor) -> bool:
 
 
 def another_caller(s: Survivor) -> bool:
-    return s.before.kind == "told" and same_but(s, "client")
+    """Return whether the other caller waits for a response to the same call, with the same content."""
+    if s.before.kind != "told" or not same_but(s, "client"):
+        return False
+    asked = [begun(s, client) for client in (s.before.client, s.after.client)]
+    return asked[0] is not None and asked[1] is not None and asked[0][9:11] == asked[1][9:11]
 
 
-def told_again(s: Survivor) -> bool:
-    return s.before.kind == "told" and s.damage.kind in ("duplicate", "repeat")
+def begun(s: Survivor, client: str) -> Event | None:
+    """Return the step that began the open call of a client; None if it has none."""
+    last = next((e for e in reversed(s.good[:s.damage.at]) if e.client == client and (asks(e) or e.kind == "told")), None)
+    return last if last is not None and asks(last) else None
 
 
+def asked_in_vain(s: Survivor) -> bool:
+    """Return whether a call is missing, is another one or has another content, and nothing is known of what became of it: its
+    process ended before a response, or the response claims nothing of the content."""
+    if not asks(s.before) or not (s.damage.kind in ("drop", EXCHANGE) or same_but(s, "body", "client", "keys")):
+        return False
+    told = next((e for e in s.rest if e.kind == "told" and e.client == s.before.client), None)
+    died = next((e for e in s.rest if e.kind == "died" and e.client == node_of(s.before.client)), None)
+    if told is None or (died is not None and s.rest.index(died) < s.rest.index(told)):
+        return True
+    silent = told.keys[2:3] != (RETURNED,) or told.op == "transferred"  # to whom is not in the response
+    return silent and s.damage.kind != "drop" and not same_but(s, "client", "keys")
+
+
+# --- of responses
+
+def committed_before(s: Survivor) -> bool:
+    """Return whether a response moved to where a node knows that as much is committed as the response needs: the entry that it
+    names, or else all that its own node knows where it was."""
+    if s.damage.kind != EARLY:
+        return False
+    def known(events: Iterable[Event]) -> int:
+        return max((said(e).get("commit", 0) for e in events if e.kind == "step"), default=0)
+
+    index = next((int(claim[len(INDEX):]) for claim in response(s).keys[len(CALL):] if claim.startswith(INDEX)), 0)
+    needed = index or known(of_node(node_of(response(s).client), s.good[:s.damage.to]))
+    return known(s.good[:s.damage.at]) >= needed
+
+
+def read_at_that_moment(s: Survivor) -> bool:
+    """Return whether another reader is told the same, or a reader another beginning or continuation of what is committed: no
+    event tells when a read took place."""
+    e = response(s)
+    return e.op == "read" and e.kind == "told" and (
+        s.damage.kind == ANOTHER or (s.damage.kind == VALUE and (
+            e.body.startswith(s.before.body) or s.before.body.startswith(e.body))))
+
+
+RESPONSES_OF_NODES: Equivalences = {
+    **OF_RESPONSES,
+    "asked in vain": ("the call has no response, or one that says nothing of what it asked for", asked_in_vain),
+    "committed before": ("a node already knew that as much is committed", committed_before)}
+READS_OF_NODES: Equivalences = {
+    "read at that moment": ("no event tells when it took place, or that its reader asked", read_at_that_moment)}
 READ_BEFORE: Equivalences = {
     "read before": ("no event tells when it took place, so it may show fewer committed entries, or more", read_before)}
 OF_NODES: Equivalences = {
@@ -328,6 +398,7 @@ OF_NODES: Equivalences = {
     "answers less": ("an answer to a round of heartbeats may be lost", answers_less),
     "died at once": ("the process ended before it used the answer of its disk", died_at_once),
     "claims less": ("a caller received no result, or an indeterminate one", claims_less),
-    "told again": ("a caller received a true result twice", told_again),
-    "another caller": ("another caller may have asked the same", another_caller),
+    "another caller": ("another caller waits for a response to the same call", another_caller),
+    "asked in vain": ("the call has no response, or one that says nothing of what it asked for", asked_in_vain),
+    "another name": ("a read may have any name of its own, which no other event has", another_name),
 }

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from highwater.traces.damage.damage import Damage
+from highwater.traces.damage.responses import Roles
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, PUTS, READS
 
@@ -32,6 +33,11 @@ def nothing(e: Event) -> Any:
     """Return no meaning: two contents are the same only if their bytes are."""
 
 
+def no_roles() -> Roles:
+    """Return no roles: nothing is known but what the trace itself shows."""
+    return {}
+
+
 class Survivor(NamedTuple):
     good: list[Event]
     damage: Damage
@@ -39,6 +45,7 @@ class Survivor(NamedTuple):
     locals: dict[str, Any]  # the local state of each client before the event, in the good trace
     clients: Clients = Clients()
     meaning: Callable[[Event], Any] = nothing  # of the content that is put: the updates in it
+    roles: Callable[[], Roles] = no_roles  # the responses that each role of the protocol receives
 
     def is_free(self, e: Event) -> bool:
         return e.client.partition("#")[0] in self.clients.free

@@ -6,13 +6,18 @@ text is a function of the arguments: no machine path and no hash order goes into
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from textwrap import fill
 from typing import Any, NamedTuple
 
 from highwater.model.core import Label, Local, Shared, State
-from highwater.model.guards import place_of, refusal, show, why_not
+from highwater.model.guards import notes, place_of, refusal, show, why_not
 from highwater.traces.event import NODE_KINDS, Event
 from highwater.traces.explain.causes import AT_REST, REFUSALS, Cause, History, causes
+from highwater.traces.explain.causes import changes as changes_object
+from highwater.traces.form import MUTATIONS
 from highwater.traces.refine import STUTTER, Effect, Failure, Match, Refiner
 
 LAST = 12  # events shown before the failing one
@@ -36,19 +41,21 @@ class Replayed(NamedTuple):
     rows: list[Row]  # of all events
     initial: State
     failing: int | None  # the number of the event that the model cannot follow
-    error: Exception | None  # why it was refused
+    error: BaseException | None  # why it was refused
     record: "Record"
+    first: int = 0  # the number of the first row, if only the last ones are there
 
     def before(self, number: int) -> State | None:
         """Return the model's state before an event."""
         return self.rows[number - 1].after if number else self.initial
 
 
-def replay(events: list[Event], trace: Any) -> Replayed:
-    """Feed the events to a trace of the same kind that records the model's steps."""
+def replay(events: Iterable[Event], trace: Any, last: int | None = None) -> Replayed:
+    """Feed the events to a trace of the same kind that records the model's steps. `last`: how many rows to keep, the last ones
+    up to the event that fails; None: all."""
     record = Record(trace.refiner.model)
     trace = trace.anew(record)
-    rows, failing, error, initial = [], None, None, record.unpacked()[0]
+    rows, failing, error, initial, number = deque[Row](maxlen=last), None, None, record.unpacked()[0], -1
     for number, event in enumerate(events):
         record.taken = []
         if error is None:
@@ -57,32 +64,51 @@ def replay(events: list[Event], trace: Any) -> Replayed:
             except Exception as refused:  # a Failure, or the exception of an event that nobody can have sent
                 failing, error = number, refused
         rows.append(Row(event, tuple(record.taken), None if error else record.unpacked()[0]))
-    return Replayed(rows, initial, failing, error, record)
+        if error and last:
+            break
+    return Replayed([*rows], initial, failing, error, record, number + 1 - len(rows))
 
 
-def explain(events: list[Event], failure: Exception, trace: Any, command: str = "") -> str:
+def explain(events: Iterable[Event], failure: BaseException, trace: Any, command: str = "", by_model: bool = True,
+            width: int | None = None) -> str:
     """Return the explanation of a failure as text.
 
     `events`: up to the failing one. `trace`: a Trace of the same kind, used or not. `command`: the command that replays the
-    run. For a failure outside the trace (liveness, an exception of impl) the text shows the last events and the state."""
-    replayed = replay(events, trace)
-    return told(replayed, failure, command)
+    run. `by_model`: False if the failure was found without the model; the events may then go on after a step that the model
+    forbids. `width`: the most that a line of a table may have. For a failure outside the trace (liveness, an
+    exception of impl) the text shows the last events and the state."""
+    return told(replay(events, trace, LAST + 1 if by_model else None), failure, command, by_model, width)
 
 
-def told(replayed: Replayed, failure: Exception, command: str = "") -> str:
-    rows, _, failing, found, record = replayed
-    rows = rows[:len(rows) if failing is None else failing + 1]
+def told(replayed: Replayed, failure: BaseException, command: str = "", by_model: bool = True, width: int | None = None) -> str:
+    rows, _, failing, found, record, first = replayed
+    if not by_model:
+        failing = found = None
+    rows = rows[:len(rows) if failing is None else failing + 1 - first]
     event = rows[-1].event if rows else None
     error = found or failure
     parts = [f"{getattr(error, 'signature', type(error).__name__)}\n{error}"]
     if event:
         shown = [(str(number), f"{e.t_ms} ms", e.client, request(e), reply(e), in_the_model(steps))
-                 for number, (e, steps, _) in enumerate(rows)]
-        parts += [f"{'Failing' if found else 'Last'} event, number {len(rows) - 1}:\n  {words(event)}",
-                  "The last events, and what each was in the model:\n" + table(shown[-LAST - 1:])]
-    if isinstance(error, Failure):
+                 for number, (e, steps, _) in enumerate(rows, first)]
+        parts += [f"{'Failing' if found else 'Last'} event, number {first + len(rows) - 1}:\n  {words(event)}",
+                  "The last events, and what each was in the model:\n" + table(shown[-LAST - 1:], width=width)]
+    if not by_model:
+        parts += forbidden(replayed)
+    elif isinstance(error, Failure):
         parts += reasons(error, record, client_of(error, event))
     return "\n\n".join([*parts, f"Replay: {command}"] if command else parts) + "\n"
+
+
+def forbidden(replayed: Replayed) -> Iterator[str]:
+    """Describe the first event that the model cannot follow in a run that was judged without it."""
+    number, error = replayed.failing, replayed.error
+    if number is None:
+        return
+    event = replayed.rows[number].event
+    yield f"Event {number} is the first step that the model forbids:\n  {words(event)}\n  {error}"
+    if isinstance(error, Failure):
+        yield from reasons(error, replayed.record, client_of(error, event))
 
 
 def client_of(error: Failure, event: Event | None) -> str:
@@ -136,10 +162,10 @@ def skipped(replayed: Replayed, failing: list[int]) -> str:
 
 # --- the causal slice ---------------------------------------------------------------------------------------------------
 
-def failing_events(replayed: Replayed, failure: Exception | None) -> list[int]:
-    """The event that the model cannot follow; of a failure that is found in the end those that its message names by client
-    and time, or by what a caller was told; else the last."""
-    if replayed.failing is not None:
+def failing_events(replayed: Replayed, failure: BaseException | None, by_model: bool = True) -> list[int]:
+    """The event that the model cannot follow; of a failure that is found in the end, or without the model, those that its
+    message names by client and time, or by what a caller was told; else the last."""
+    if replayed.failing is not None and by_model:
         return [replayed.failing]
     if failure is None or not replayed.rows:
         return []
@@ -150,13 +176,30 @@ def failing_events(replayed: Replayed, failure: Exception | None) -> list[int]:
     return named or [len(replayed.rows) - 1]
 
 
-def mattered(replayed: Replayed, failing: list[int], trace: Any, refusals: Mapping[int, str] = REFUSALS) -> list[Cause]:
-    """`trace`, `refusals`: as traces/explain/causes.py has them."""
+def mattered(replayed: Replayed, failing: list[int], trace: Any, refusals: Mapping[int, str] = REFUSALS,
+             by_model: bool = True) -> list[Cause]:
+    """`trace`, `refusals`: as traces/explain/causes.py has them. In a run that was judged without the model, the step that the
+    model forbids and later changes of the objects that the failing events name matter, too."""
     def local(number: int, client: str) -> Any:
         state, index = replayed.before(number), replayed.record.index
         return state.locals[index[client]] if state and client in index else None
 
-    return causes(History([row.event for row in replayed.rows], trace, local, refusals), failing)
+    events = [row.event for row in replayed.rows]
+    more = {} if by_model else {cause.number: cause for cause in later_causes(replayed, failing)}
+    found = causes(History(events, trace, local, refusals), sorted({*failing, *more}))
+    return sorted([*found, *more.values()])
+
+
+def later_causes(replayed: Replayed, failing: list[int]) -> Iterator[Cause]:
+    """Yield what no failing event depends on: the step that the model forbids, and what became of the objects since."""
+    events = [row.event for row in replayed.rows]
+    for number in failing:
+        for later, e in enumerate(events[number + 1:], number + 1):
+            if events[number].key and e.key == events[number].key and changes_object(e) and later not in failing:
+                yield Cause(later, number, f"it {'deletes' if e.op == 'delete' else 'replaces'} what {number} names")
+    if replayed.failing is not None and replayed.failing not in failing:
+        why = " ".join(str(replayed.error).split())
+        yield Cause(replayed.failing, failing[-1], f"the model forbids it: {why}")
 
 
 def counted(replayed: Replayed, found: list[Cause], failing: list[int]) -> str:
@@ -166,12 +209,12 @@ def counted(replayed: Replayed, found: list[Cause], failing: list[int]) -> str:
             f"{'it' if len(failing) == 1 else 'them'})")
 
 
-def what_mattered(replayed: Replayed, found: list[Cause], failing: list[int]) -> str:
-    rows = [("#", "time", "client", "request", "reply", "in the model", "why it matters")]
+def what_mattered(replayed: Replayed, found: list[Cause], failing: list[int], width: int | None = None) -> str:
+    rows = []
     for number, why in sorted([(cause.number, cause.why) for cause in found] + [(number, "fails") for number in failing]):
         e, steps, _ = replayed.rows[number]
         rows.append((str(number), f"{e.t_ms} ms", e.client, request(e), reply(e), in_the_model(steps), why))
-    return f"What mattered, {counted(replayed, found, failing)}:\n" + table(rows[1:], rows[0])
+    return f"What mattered, {counted(replayed, found, failing)}:\n" + table(rows, (*HEAD, "why it matters"), width)
 
 
 class Record(Refiner):
@@ -246,7 +289,7 @@ def reply(e: Event) -> str:
     if e.kind in NODE_KINDS:
         return OF_DISKS[e.status] if e.kind == "disk" else "; ".join(e.keys)
     if e.kind in ("told", "crash", "timeout"):
-        return "" if e.kind == "told" else e.kind + ", it may still be applied" * e.pending
+        return "" if e.kind == "told" else e.kind + ", it may still be applied" * (e.pending and e.op in MUTATIONS)
     listed = ""
     if e.op == "list" and e.status == 200:
         listed = f": {', '.join(map(thing, e.keys)) or 'nothing'}{', and more' * e.truncated}"
@@ -262,10 +305,17 @@ def words(e: Event) -> str:
 HEAD = "#", "time", "client", "request", "reply", "in the model"
 
 
-def table(rows: list[tuple[str, ...]], head: tuple[str, ...] = HEAD) -> str:
-    rows = [head, *rows]
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return "\n".join("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+def table(rows: list[tuple[str, ...]], head: tuple[str, ...] = HEAD, width: int | None = None) -> str:
+    """Lay out events in columns; if the lines would exceed `width`, the columns after the request go below it."""
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *rows)]
+    if width is None or max(map(len, lines)) <= width:
+        return "\n".join(lines)
+    indent = " " * (sum(widths[:3]) + 8)
+    folded = partial(fill, width=width, subsequent_indent=indent + "  ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(line for row in rows for line in (
+        folded("  " + "  ".join([*map(str.ljust, row[:3], widths), ": ".join(filter(None, row[3:5]))])),
+        *(folded(f"{name}: {cell}", initial_indent=indent) for name, cell in zip(head[5:], row[5:]) if cell)))
 
 
 def labelled(action: str, choices: Any) -> str:
@@ -274,7 +324,23 @@ def labelled(action: str, choices: Any) -> str:
 
 def fields(name: str, record: Any) -> str:
     return f"{name} in the model (what is empty or 0 is left out):" + "".join(
-        f"\n  {field}: {show(value)}" for field, value in record._asdict().items() if value)
+        f"\n  {field}: {show(value)}" for field, value in fields_in(record).items() if value)
+
+
+def fields_in(record: Any) -> dict[str, Any]:
+    """Return name -> value of a state's fields. A product of models (`PRODUCT`) has those of its parts: "wal.pool". A state
+    that is no record, and a part that is None, have no fields."""
+    found = record._asdict() if hasattr(record, "_fields") else {}
+    if not getattr(record, "PRODUCT", False):
+        return found
+    return {f"{part}.{name}": value for part, of in found.items() for name, value in fields_in(of).items()}
+
+
+def notes_in(record: Any) -> dict[str, str]:
+    """Return name -> comment of the fields that `fields_in` returns."""
+    if not getattr(record, "PRODUCT", False):
+        return notes(type(record)) if hasattr(record, "_fields") else {}
+    return {f"{part}.{name}": note for part, of in record._asdict().items() for name, note in notes_in(of).items()}
 
 
 # --- why ----------------------------------------------------------------------------------------------------------------
@@ -295,9 +361,9 @@ def reasons(failure: Failure, record: Record, client: str) -> Iterator[str]:
             able = [labelled(action, move[0]) for action in model.processes[record.index[client]].actions
                     for move in record.possible(client, action, state)]
             yield f"What {client or 'the store'} could do here: {', '.join(able) or 'nothing'}"
-            if hasattr(record.arguments(client, state)[3], "_fields"):
-                yield fields(client, record.arguments(client, state)[3])
-        if hasattr(state.shared, "_fields"):  # else a machine of its own judges the trace: traces/protocols/db.py
+            if fields_in(local := record.arguments(client, state)[3]):
+                yield fields(client, local)
+        if fields_in(state.shared):  # else a machine of its own judges the trace: traces/protocols/db.py
             yield fields("Shared", state.shared)
 
 
@@ -320,6 +386,7 @@ def impossible(record: Record, match: Match, action: str | None, state: State) -
 
 def changes(record: Record, before: State, after: State) -> Iterator[str]:
     for name, old, new in zip(("shared", *record.index), (before.shared, *before.locals), (after.shared, *after.locals)):
-        for field in getattr(old, "_fields", ()):
-            if getattr(old, field) != getattr(new, field):
-                yield f"\n  {name}.{field}: {show(getattr(old, field))} -> {show(getattr(new, field))}"
+        was, now = fields_in(old), fields_in(new)
+        for field in now:
+            if was.get(field) != now[field]:
+                yield f"\n  {name}.{field}: {show(was.get(field))} -> {show(now[field])}"

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from highwater.model.core import Model, State
-from highwater.model.guards import notes, show
+from highwater.model.guards import show
 from highwater.traces.event import NODE_KINDS, Event
 from highwater.traces.explain.causes import Cause, process_of
-from highwater.traces.explain.explain import Replayed, counted, in_the_model, reply, request
+from highwater.traces.explain.explain import Replayed, counted, fields_in, in_the_model, notes_in, reply, request
 
 MUTATIONS = ("create", "update", "put", "delete")
 LONGEST = 4000  # characters of a body
@@ -68,7 +68,7 @@ def timeline(replayed: Replayed, failing: list[int], found: list[Cause], watched
         **({"store": False} if clients and not any(e.kind == "applied" for e in events) else {}),
         "clients": clients, "rows": rows, "pauses": list(pauses(events, clients, watched, sent)),
         "failing": failing, "causes": [list(cause) for cause in found], "mattered": counted(replayed, found, failing),
-        "shared": list(notes(type(model.shared)).items()), "locals": fields_of(model, shown),
+        "shared": list(notes_in(model.shared).items()), "locals": fields_of(model, shown),
         "initial": [parts.number(of) for of in state_parts(said, replayed.initial, shown)],
         "parts": parts, "texts": said.texts,
     }
@@ -80,12 +80,12 @@ def lane_of(e: Event) -> str:
 
 
 def fields_of(model: Model, shown: list[int]) -> list:
-    return [[model.processes[p].name, list(notes(type(model.processes[p].local)).items())] for p in shown]
+    return [[model.processes[p].name, list(notes_in(model.processes[p].local).items())] for p in shown]
 
 
 def state_parts(said: "Said", state: State, shown: list[int]) -> Iterator[list]:
     for part in (state.shared, *(state.locals[p] for p in shown)):
-        yield [said.value(name, field) for name, field in part._asdict().items()]
+        yield [said.value(name, field) for name, field in fields_in(part).items()]
 
 
 class Said:
@@ -110,7 +110,7 @@ class Said:
 
     def numbers(self, name: str, value: Any) -> int | list[int]:
         number = self.texts.number
-        if name == "files":
+        if name.rpartition(".")[2] == "files":
             return [number(f"id {place}: {self.text(file)}") for place, file in enumerate(value, 1) if file is not None]
         if isinstance(value, (frozenset, set)):
             return [number(text) for text in sorted(map(show, value), key=lambda text: (len(text), text))]

@@ -6,6 +6,7 @@ differ about a row that expires. Such a row may be shown or not as long as one o
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from highwater.impl.db.rows import MERGE, TOMBSTONE, Row
@@ -52,13 +53,19 @@ def logged(events: Iterable[Event], wal: Namespace) -> Logged:
     return Logged(tuple(row for rows in objects(events, wal).values() for row in rows))
 
 
-def objects(events: Iterable[Event], wal: Namespace) -> dict[int, list[Row]]:
+def objects(events: Iterable[Event], wal: Namespace) -> dict[int, tuple[Row, ...]]:
     """Return id -> the rows that were first put under it, ascending."""
     first: dict[int, Event] = {}
     for e in events:
         if e.kind == "applied" and e.op == "create" and e.status == 200 and e.key.startswith(wal.prefix):
             first.setdefault(wal.file_id(e.key) or 0, e)
-    return {i: rows_of(first[i].key, first[i].body) for i in sorted(first)}
+    return {i: rows_in(first[i].key, first[i].body) for i in sorted(first)}
+
+
+@lru_cache(10_000)
+def rows_in(key: str, body: bytes) -> tuple[Row, ...]:
+    """Return the rows of a WAL object. Raises DamagedObject."""
+    return tuple(rows_of(key, body))
 
 
 # --- batches

@@ -15,13 +15,14 @@ from highwater.model.protocols.baseline import Constants, Shared, Update, Writer
 from highwater.traces import trace
 from highwater.traces.calls import RETURNED
 from highwater.traces.event import Event
-from highwater.traces.form import Keys
+from highwater.traces.form import READS, Keys
 from highwater.traces.protocols.baseline_calls import CALLS, JUDGES
 from highwater.traces.refine import STUTTER, Match, Refiner
 from highwater.traces.trace import AGAIN, COLLECTS, refiner_without_witnesses, sent, update_of
 
 PREFIX = "db/baseline/"
 INSTANCES = "db/baseline-instances/"  # of stores of keys and values
+FAILED = ("",)  # due to a client whose read has failed: its call fails, too
 KEYS = Keys(PREFIX, listed=(PREFIX, INSTANCES))
 
 
@@ -49,6 +50,7 @@ def put_of(e: Event) -> Update:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
+    alien = trace.UNCHECKED
     calls, claims = CALLS, JUDGES
 
     def _updates(self, e: Event) -> list[str]:
@@ -121,12 +123,13 @@ class KvTrace(Trace):
         super()._take(e)
         if e.kind == "told":
             self.asked.pop(e.client, None)
-            if self.due.pop(e.client, ()) and (not e.keys or e.keys[2] == RETURNED):
+            if self.due.pop(e.client, ()) and (e.keys[2] == RETURNED if e.keys else e.op != "not read"):
                 raise self._refused("Get", f"{e.client} has not got all that it was listed")
-        elif e.kind != "applied":
+        elif e.kind == "crash":
             self.due.pop(e.client, None)
-            if e.kind == "crash":
-                self.latest.pop(e.client, None)
+            self.latest.pop(e.client, None)
+        elif e.kind != "applied":
+            self.due.update({e.client: FAILED} if e.op in READS else {})
         elif e.op == "put":
             self._puts(e)
         elif e.awaited:
@@ -150,6 +153,7 @@ class KvTrace(Trace):
     def _reads(self, e: Event) -> None:
         """Check that a client that recovers lists instances, then puts, and gets each of these in order."""
         due, known = self.due.get(e.client, ()), self.latest.get(e.client, {})
+        due = () if due == FAILED and e.op == "list" else due
         if due and due[0] != e.key:
             raise self._refused("Get", f"{e.client} asks for {e.key}, and something else is next in its recovery")
         if e.op == "list":

@@ -62,7 +62,7 @@ def refiner(c: Constants) -> Refiner:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, InvalidManifest, InvalidFile, DamagedBuffer)
+    alien = (*trace.UNCHECKED, InvalidManifest, InvalidFile, DamagedBuffer)
     calls, claims = CALLS, JUDGES
     collector = "Collector"
     writer = "Client"

@@ -67,12 +67,12 @@ class Histories(tuple[dict[int, File], ...]):
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, InvalidFile, DamagedBuffer)
+    alien = (*trace.UNCHECKED, InvalidFile, DamagedBuffer)
     calls, claims = CALLS, CLAIMS
     aside = SSTS
     file_of: Callable[[bytes], File] = staticmethod(file_of)
     uploads = UPLOADS
-    asks = True  # check that its clients were shown what they act on; False: another judge of the same trace does
+    asked = ("",)  # of these clients it checks that they were shown what they act on; of others another judge does
     bodiless = ("not detached", "deleted", "not deleted")
 
     def __init__(self, refiner: Refiner, namespace: Any = KEYS, skew_ms: int = 0):
@@ -91,11 +91,14 @@ class Trace(trace.Trace):
 
     def _take(self, e: Event) -> None:
         super()._take(e)
-        if not self.asks:
+        if not self._asks(e):
             return
         self._looks(e)
         if why := self.evidence.observe(e):
             raise self._refused("evidence", why)
+
+    def _asks(self, e: Event) -> bool:
+        return e.client.startswith(self.asked)
 
     def _looks(self, e: Event) -> None:
         """Check that a client knows what a put or a delete takes."""
@@ -123,7 +126,7 @@ class Trace(trace.Trace):
 
     def _needs(self, e: Event, d: int, what: str) -> None:
         """Check that a client has had a manifest of this database that it could conclude from."""
-        if self.asks and e.awaited and MANIFESTS[d].prefix not in self.evidence.of(e.client).trusted:
+        if self._asks(e) and e.awaited and MANIFESTS[d].prefix not in self.evidence.of(e.client).trusted:
             raise self._refused("evidence", f"{e.client} {what}, and has not read the latest manifest of {ROOTS[d]}")
 
     def _step(self, e: Event) -> None:
@@ -163,7 +166,7 @@ class Trace(trace.Trace):
         if e.op != "create":
             raise self._no_action(e, e.client)
         if e.client.startswith("Writer"):
-            if self.asks and e.body != b"%d.%d" % (d, i):
+            if self._asks(e) and e.body != b"%d.%d" % (d, i):
                 raise self._refused("create", f"{e.key} has another row")
             self._steps(e.client, "Append", (), d, i, so=lambda s: (d, i) in s.acked)
         else:
@@ -188,7 +191,7 @@ class Trace(trace.Trace):
         if more > 1:
             raise self._no_action(e, "any client: it changes several things")
         if new.ready and not old.ready:
-            if self.asks and e.awaited and (path := self._unpinned(e.client, new)):
+            if self._asks(e) and e.awaited and (path := self._unpinned(e.client, new)):
                 why = f"{e.client} initializes {ROOTS[d]}, and does not know that {path} lists its final"
                 raise self._refused("evidence", why)
             self._changes(e.client, "Initialize", (d,), d, new)
@@ -249,7 +252,7 @@ class Trace(trace.Trace):
 
     def _flushes(self, e: Event, d: int, old: File, new: File) -> None:
         for sst in new.own - old.own:
-            if self.asks and e.awaited and key_of_sst(ROOTS[d], sst) not in self.evidence.of(e.client).got:
+            if self._asks(e) and e.awaited and key_of_sst(ROOTS[d], sst) not in self.evidence.of(e.client).got:
                 raise self._refused("evidence", f"{e.client} flushes {sst}, and has not put it")
             self.ssts[sst] = (d, self.refiner.local(e.client).k + 1)
         self._changes(e.client, "Flush", None, d, new)
@@ -273,7 +276,7 @@ class Trace(trace.Trace):
     # --- responses to callers
 
     def _told_of(self, e: Event) -> str | None:
-        if self.asks:
+        if self._asks(e):
             self._founded(e)
         if e.op == "cloned" and not self.refiner.shared().dbs[database_of(e.body.decode() + "/")].ready:
             raise self._misled(e, "the clone is not initialized")
@@ -297,7 +300,7 @@ class Trace(trace.Trace):
             known = self.files[d].get(self.evidence.known(e.client, MANIFESTS[d]))
             if known and (path := self._unpinned(e.client, known)):
                 raise self._misled(e, f"it has not read or put the latest manifest of {path}, which must list its final")
-        if e.op == "logged" and not has_put(self.events, e.client, WALS[d].prefix):
+        if e.op == "logged" and not has_put(self, e.client, WALS[d].prefix):
             raise self._misled(e, "its last request has not put a WAL object there, or met it")
         asked = [old for old in of_call(self, e.client) if old.awaited]
         if e.body and asked and not asked[-1].key.startswith(ROOTS[d] + "/"):

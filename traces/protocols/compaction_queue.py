@@ -15,11 +15,10 @@ from typing import Any
 
 from highwater.impl.codecs.index.messages import IN_PROGRESS, AddBlock, GetPlan, UpdatePlan
 from highwater.model.protocols import compaction_queue as m
-from highwater.traces.calls import untrue
-from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.protocols.compaction_queue_calls import CALLS, JUDGES
-from highwater.traces.protocols.indexed.log import KEYS, OK, Entry, IndexTrace
+from highwater.traces.protocols.indexed.answers import OK
+from highwater.traces.protocols.indexed.log import KEYS, Entry, IndexTrace
 from highwater.traces.protocols.indexed.rows import Shown
 from highwater.traces.refine import Match, Refiner
 from highwater.traces.trace import refiner_without_witnesses
@@ -148,11 +147,6 @@ class Trace(IndexTrace):
             s = self.refiner.shared()
             raise self._refused("index.queue", f"the index has the queue {queue} and the jobs {jobs}, and the model {s.queue}, "
                                 f"{s.jobs}")
-
-    def _told(self, e: Event) -> None:
-        super()._told(e)
-        if e.op == "added" and e.body.decode() not in self.batches:
-            raise untrue(self, e, e.keys[1], "it was never there")
 
 
 def planned(job: tuple[str, Any]) -> tuple[int, str]:

@@ -26,14 +26,15 @@ from highwater.model.protocols.consistent_read import Constants, leads
 from highwater.model.protocols.raft import led
 from highwater.traces.event import Event
 from highwater.traces.machines import node_of
-from highwater.traces.nodes import NodeTrace
+from highwater.traces.nodes import NodeTrace, asks
 from highwater.traces.protocols import raft
 from highwater.traces.protocols.raft import KEYS, LEADER, Step, step_of
 from highwater.traces.protocols.raft_calls import CALLS, JUDGES
+from highwater.traces.protocols.replicated.servers import BEGIN
 from highwater.traces.refine import Failure, Match, Refiner, refiner_of
-from highwater.traces.trace import refiner_without_witnesses
+from highwater.traces.trace import UNCHECKED, refiner_without_witnesses
 
-BEGIN, INDEX, ROUND, ANSWER = "begin", "index", "round", "answer"  # notes of a step, each with its values: a read and its
+INDEX, ROUND, ANSWER = "index", "round", "answer"  # notes of a step, each with its values; of BEGIN, a read and its
 # caller; a read and its index; the leader's latest round; the term and the latest round that is answered
 
 
@@ -70,6 +71,7 @@ class Pending(NamedTuple):
 class Trace(NodeTrace):
     """Refines the trace of a Raft group whose callers read."""
 
+    alien = UNCHECKED
     calls, claims = CALLS, JUDGES
 
     def __init__(self, refiner: Refiner, namespace: raft.Keys = KEYS, skew_ms: int = 0):
@@ -104,7 +106,7 @@ class Trace(NodeTrace):
         except Failure as failure:
             failure.states = self.refiner.unpacked()  # of this model, as all failures here
             raise
-        if e.kind == "step":
+        if e.kind == "step" and not asks(e):
             step = step_of(e.body)
             self._follows(e.client, step)
             if e.op == "Read" and [note for note, *_ in step.reads[:1]] != [BEGIN]:

@@ -22,26 +22,24 @@ from highwater.impl.codecs.json.manifest import InvalidManifest
 from highwater.impl.codecs.json.wal import InvalidWal
 from highwater.impl.codecs.manifest import Manifest
 from highwater.traces import trace
-from highwater.traces.calls import judge_answer, judge_claims, judge_late
+from highwater.traces.calls import judge_claims
 from highwater.traces.event import Event
-from highwater.traces.form import MUTATIONS, Keys
+from highwater.traces.form import Keys
 from highwater.traces.protocols.cloned.contents import KEYS, SSTS, manifest_of
-from highwater.traces.protocols.cloned.projection import Projection
+from highwater.traces.protocols.cloned.projection import OF_ALL, Projection
 from highwater.traces.protocols.cloned.refiner import Constants, Pair, refiner
 from highwater.traces.protocols.cloned.root import Root
 from highwater.traces.protocols.clones_contents import MANIFESTS, ROOTS, WALS, database_of
 from highwater.traces.protocols.database_clones_calls import CALLS, CLAIMS
-from highwater.traces.refine import Failure, Refiner, refiner_of
+from highwater.traces.refine import Failure, Refiner
 
 __all__ = ["KEYS", "Constants", "Trace", "refiner"]
-
-OF_ALL = "Cloner", "Detacher"  # the roles that work on several databases
 
 
 class Trace(trace.Trace):
     """Refines one trace of a database and its clones."""
 
-    alien = (*trace.ALIEN, InvalidManifest, InvalidCompactions, InvalidWal)
+    alien = (*trace.UNCHECKED, InvalidManifest, InvalidCompactions, InvalidWal)
     calls, claims = CALLS, CLAIMS
     aside = SSTS
     resumable = False
@@ -50,15 +48,36 @@ class Trace(trace.Trace):
         super().__init__(refiner_, namespace, skew_ms)
         self.more = (pins,)
         c = refiner_.model.constants
-        of: Any = refiner_ if isinstance(refiner_, Pair) else refiner_of(refiner, c)
-        if of is not refiner_:  # one that records: it sees no steps, only the events
+        self.of = of = refiner_ if isinstance(refiner_, Pair) else Pair(c, type(refiner_))
+        if of is not refiner_:  # one that records: each part records, too
             of.begin()
         self.roots = [Root(parts, d, c, skew_ms, pins) for d, parts in enumerate(of.databases)]
         self.projection = Projection(of.clones, skew_ms)
+        if of is not refiner_:
+            refiner_.states = (refiner_.explorer.pack(of.unpacked()[0]),)
         self.written: list[dict[int, bytes]] = [{} for _ in ROOTS]  # of each WAL: id -> what was first written
         self.epochs: list[dict[int, int]] = [{1: 0}, *({} for _ in ROOTS[1:])]  # of each database: manifest -> writer epoch
         self.attempts = [""] * len(ROOTS)  # of each clone: the first final of its latest attempt
         self.logs: list[dict[int, range]] = [{} for _ in ROOTS]  # of each database: manifest -> what it has seen, not flushed
+
+    def observe(self, e: Event) -> None:
+        if self.of is self.refiner:
+            super().observe(e)
+            return
+        record: Any = self.refiner
+        record.before, record.taken = record.unpacked(), []
+        for _, part in self.of.parts():
+            vars(part)["taken"] = []
+        try:
+            super().observe(e)
+        finally:
+            self._record(e.client, record)
+
+    def _record(self, client: str, record: Any) -> None:
+        """Show a refiner that records what the parts have done, and the state of all."""
+        record.taken += [(client if process else "", f"{name}.{action}", choices) for name, part in self.of.parts()
+                         for process, action, choices in vars(part)["taken"]]
+        record.states = (record.explorer.pack(self.of.unpacked()[0]),)
 
     def _take(self, e: Event) -> None:
         self._on_time(e)
@@ -68,7 +87,6 @@ class Trace(trace.Trace):
         d, role = database_of(e.key), e.client.partition("#")[0]
         if role not in OF_ALL and Pair.place(e.client) != d:
             raise self._no_action(e, "a client of another database", role)
-        self._note_mutation(e)
         self._written(e, d)
         root = self.roots[d]
         if not e.key.startswith(SSTS[d]):
@@ -80,16 +98,6 @@ class Trace(trace.Trace):
         files = self.projection.files[d]
         if not root.is_open and files and files[max(files)].ready:
             self._of(d, root.opens, files[max(files)].seen, self.written[self._parent(d)].get)
-
-    def _note_mutation(self, e: Event) -> None:
-        """Note what is in flight, for the judges of answers."""
-        if e.op not in MUTATIONS:
-            return
-        if e.pending:
-            self.pending[e.client, e.request] = (), trace.sent(e)
-        if e.kind == "applied" and not e.awaited:
-            judge_late(self, e)
-            self.pending.pop((e.client, e.request), None)
 
     def _written(self, e: Event, d: int) -> None:
         """Note the first content under each id, and compare the epoch of a clone with that of its source."""
@@ -133,14 +141,14 @@ class Trace(trace.Trace):
             step(*arguments)
         except Failure as failure:
             failure.message = f"{ROOTS[d]}: {failure.message}"
-            failure.args, failure.match, failure.states = (failure.message,), None, self.refiner.unpacked()
+            failure.args, failure.match, failure.states = (failure.message,), None, self.of.unpacked()
             raise
 
     def _of_clones(self, e: Event) -> None:
         try:
             self.projection.hear(e)
         except Failure as failure:
-            failure.states = self.refiner.unpacked()
+            failure.states = self.of.unpacked()
             raise
 
     # --- what callers were told
@@ -152,8 +160,6 @@ class Trace(trace.Trace):
             if e.op == "deleted":  # a database knows no SSTs as objects
                 judge_claims(self, e)
             return
-        if e.op == "cloned" and not self.projection.refiner.shared().dbs[database_of(e.body.decode() + "/")].ready:
-            raise self._misled(e, "the clone is not initialized")
-        if e.keys:
-            judge_answer(self, e)
-            judge_claims(self, e)
+        for root in self.roots:
+            root.end_call(e.client)
+        self._of_clones(e)

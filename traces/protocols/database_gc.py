@@ -86,7 +86,7 @@ def refiner(c: Constants) -> Refiner:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, InvalidManifest, InvalidCompactions)
+    alien = (*trace.UNCHECKED, InvalidManifest, InvalidCompactions)
     calls, claims = CALLS, CLAIMS
     keyed = ("taken", "renewed", "dropped")
     bodiless = ("nothing", "fenced", "not open", "not compacted", "not flushed", "not logged")
@@ -314,7 +314,7 @@ class Trace(trace.Trace):
             raise self._misled(e, "it has put other SSTs since its last compaction")
         if e.op == "deleted" and (why := self.evidence.unplanned(e.client, KEYS.listed, COMPACTIONS)):
             raise self._misled(e, why)
-        if e.op == "logged" and has_put(self.events, e.client, WAL.prefix) != WAL.key(int(e.body)):
+        if e.op == "logged" and has_put(self, e.client, WAL.prefix) != WAL.key(int(e.body)):
             raise self._misled(e, "its last request has not put that WAL object, or met it")
 
     def _not_changed(self, e: Event) -> str:

@@ -65,7 +65,7 @@ from highwater.traces.protocols.database.sequences import LOOKS, Put, Sequence
 from highwater.traces.protocols.database_metadata_calls import CALLS, JUDGES
 from highwater.traces.reads import Reads
 from highwater.traces.refine import REST, Failure, Refiner
-from highwater.traces.trace import ALIEN
+from highwater.traces.trace import UNCHECKED
 
 __all__ = ["COMPACTIONS", "KEYS", "MANIFEST", "WAL", "Trace", "constants", "refiner"]
 
@@ -91,7 +91,7 @@ def file_id(key: str) -> int | None:
 class Trace(trace.Trace):
     """Refines one trace of a database, part by part."""
 
-    alien = (*ALIEN, InvalidManifest, InvalidCompactions, InvalidWal)
+    alien = (*UNCHECKED, InvalidManifest, InvalidCompactions, InvalidWal)
     calls, claims = CALLS, JUDGES
     sequence = Sequence  # of manifests
     keyed = ("read", *OPERATORS)
@@ -151,7 +151,7 @@ class Trace(trace.Trace):
         self.manifests.pass_time(e.t_ms)
         if e.kind == "told":
             self._told(e)
-            self.reads.observe(e)
+            self._checks(e)
             return
         if e[REST] not in self.formed:
             self._well_formed(e)
@@ -259,12 +259,17 @@ class Trace(trace.Trace):
         else:
             self._claims(e, files, False, ahead)
 
+    def _checks(self, e: Event) -> None:
+        """Note what a client learns. Raises Failure if it has created a file, and does not read the boundary next."""
+        if why := self.reads.observe(e):
+            raise self._refused("evidence", why)
+
     def _hears(self, e: Event, files: Sequence) -> bool:
         """Note what a client learns. Return whether it has read a boundary, and the file that this is about is ahead of it."""
         if e.key in BOUNDARIES:
             self.reads.values[e.key] = files.boundary
         created = self.reads.of(e.client).created
-        self.reads.observe(e)
+        self._checks(e)
         if e.kind != "applied" or e.key not in BOUNDARIES or e.op not in LOOKS:
             return False
         heard = self.reads.of(e.client)

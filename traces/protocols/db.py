@@ -8,9 +8,11 @@ such a log has are found out on the way:
     whose request it is     after a crash a client is another one, which knows nothing
     who was told            a create counts as heard once its client goes on, for its reply may still be lost
 
-Four checks are of no part, because those models know a database's own SSTs only once they are shared:
+What callers are told is tied to requests in database/answers.py. Five checks are of no part, because those models know a
+database's own SSTs only once they are shared:
 
 - A manifest names only SSTs that are there, in its own database and in those that it was cloned from.
+- An SST that a manifest begins to name has rows of the log, and a flush leaves none out (database/rows.py).
 - No SST is deleted that the latest manifest names, or one that a listed checkpoint keeps, of this database or of a clone.
 - A record is put into the WAL by a writer that has put a fence there since it claimed its epoch.
 - No WAL object is deleted that a listed checkpoint has seen, and that its manifest has not flushed.
@@ -24,12 +26,14 @@ from typing import NamedTuple
 
 from highwater.impl.codecs.destroyed import SEALED
 from highwater.impl.codecs.manifest import Manifest
+from highwater.impl.db.damaged import DamagedObject
 from highwater.impl.layout import Namespace, key_of_sst, prefix_of_ssts, sst_of
 from highwater.model.core import Model, Process
 from highwater.traces import trace
-from highwater.traces.calls import outside, untrue
+from highwater.traces.calls import outside, right_deletes, untrue
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS, Keys
+from highwater.traces.protocols.database.answers import Answers
 from highwater.traces.protocols.db_calls import CALLS
 from highwater.traces.recorded.orders import Step
 from highwater.traces.recorded.s3log import Body, Listed, Request
@@ -53,7 +57,8 @@ class Folders(NamedTuple):
 
 
 def folders_of(root: str) -> Folders:
-    return Folders(root, *(Namespace(root, name) for name in ("manifest", "compactions", "wal")), prefix_of_ssts(root))
+    manifests, compactions, wal = (Namespace(root, name) for name in ("manifest", "compactions", "wal"))
+    return Folders(root, manifests, compactions, wal, prefix_of_ssts(root))
 
 
 FOLDERS = {root: folders_of(root) for root in ROOTS}
@@ -93,28 +98,51 @@ def refiner(c: Constants) -> Refiner:
 class Trace(trace.Trace):
     """Refines one trace of a database. `fences`: collectors delete fences as they delete other objects of the WAL."""
 
+    alien = (*trace.UNCHECKED, DamagedObject)
     calls = CALLS
     resumable = False
 
     def __init__(self, refiner_: Refiner, namespace: Keys = KEYS, skew_ms: int = 0, fences: bool = False):
         super().__init__(refiner_, namespace, skew_ms)
         self.more = (fences,)
+        self.answers = Answers(ROOTS)
         self.machine = Slatedb(Knobs(SKEW_MS=skew_ms, FENCES=not fences), searched=False)
         self.deaths: dict[str, list[tuple[int, int]]] = {}  # process -> of each crash: its time, its last request before
+        self.fenced: set[tuple[str, int | None]] = set()  # root, epoch of each fence; its id may be used again
         self.unheard: dict[str, tuple[Event, Request]] = {}  # client -> its create, of which it may be told next
+
+    def observe(self, e: Event) -> None:
+        """Check the next event. A refiner that records is shown the abstract models' actions."""
+        taken = getattr(self.refiner, "taken", None)
+        before = {} if taken is None else {**self.machine.actions}
+        super().observe(e)
+        if taken is not None:
+            taken += [(e.client, action, ()) for action, many in self.machine.actions.items()
+                      for _ in range(many - before.get(action, 0))]
 
     def _take(self, e: Event) -> None:
         self._on_time(e)
         if e.kind == "told":
-            if e.keys and (why := outside(self.calls, e) or self._fault(e)):
-                raise untrue(self, e, e.keys[1], why)
+            self._told(e)
             return
         self._well_formed(e)
         self._hears(e)
         if e.kind == "crash":
             self._dies(e)
-        elif e.kind == "applied" or e.op not in MUTATIONS:
+        elif e.op != "list" and (e.kind == "applied" or e.op not in MUTATIONS):  # pages: traces/store.py, database/shown.py
             self._judge(e)
+        if why := self.answers.observe(e):
+            raise self._refused("evidence", why)
+
+    def _told(self, e: Event) -> None:
+        """Check what a caller was told: by the table of calls, and by the requests of its own client."""
+        if e.keys and (why := outside(self.calls, e) or self._fault(e)):
+            raise untrue(self, e, e.keys[1], why)
+        answer = self.calls[e.keys[0]][e.keys[1]] if e.keys else None
+        if why := self.answers.told(e, answer.claims if answer else ()):
+            raise untrue(self, e, e.keys[1], why) if e.keys else self._misled(e, why)
+        if answer and "deleted" in answer.claims and (why := right_deletes(self, e, e.keys[3].partition("=")[2])):
+            raise untrue(self, e, "deleted", why)
 
     def _fault(self, e: Event) -> str:
         """Return what is wrong with an answer that says that an object is damaged or gone: these runs damage none."""
@@ -136,7 +164,8 @@ class Trace(trace.Trace):
     def _life(self, e: Event) -> str:
         """Return the name of a process in the life in which it has sent a request."""
         process = process_of(e.client)
-        return life_of(process, sum([last < e.request for _, last in self.deaths.get(process, ())]))
+        deaths = self.deaths.get(process)
+        return life_of(process, sum([last < e.request for _, last in deaths]) if deaths else 0)
 
     def _hears(self, e: Event) -> None:
         """Let a client hear of its create, unless this is the end of it without a reply."""
@@ -159,6 +188,9 @@ class Trace(trace.Trace):
             refusal = refusal.explain(refusal) if refusal.explain else refusal
             needs = f"; {refusal.needs}" if refusal.needs else ""
             raise self._refused(refusal.guard, f"{refusal.why}{needs}")
+        of = FOLDERS[e.key.partition("/")[0]]
+        if e.op == "create" and e.status == 200 and not e.body and e.key.startswith(of.wal.prefix):
+            self.fenced.add((of.root, self._epoch(e, of)))
         if mutates and e.awaited and e.status == 200:
             self.unheard[e.client] = e, request
 
@@ -198,12 +230,14 @@ class Trace(trace.Trace):
             if isinstance(manifest, Manifest) and i > max(self._latest(of), self._boundary(of.root)):
                 self._check_ssts_there(e, of, manifest)
 
+    def _epoch(self, e: Event, of: Folders) -> int | None:
+        """Return the epoch that a writer has claimed; None if it has claimed none."""
+        return self.machine.facts.epochs.get((self._life(e), Namespaced(BUCKET, of.root, "manifest"), WRITER))
+
     def _check_fenced(self, e: Event, of: Folders) -> None:
         """The released writers know by fences alone that there is a later one."""
-        facts = self.machine.facts
-        epoch = facts.epochs.get((self._life(e), Namespaced(BUCKET, of.root, "manifest"), WRITER))
-        if e.body and e.awaited and epoch is not None and not any(
-                fenced == epoch and where.root == of.root for (where, _), fenced in facts.fences.items()):
+        epoch = self._epoch(e, of)
+        if e.body and e.awaited and epoch is not None and (of.root, epoch) not in self.fenced:
             raise self._refused("fence", f"{e.client} puts {e.key} with epoch {epoch}, and has put no fence with that epoch")
 
     def _check_ssts_there(self, e: Event, of: Folders, manifest: Manifest) -> None:
@@ -211,6 +245,16 @@ class Trace(trace.Trace):
         for root, ssts in ((of.root, manifest.named_ssts), *external):
             if gone := [sst for sst in sorted(ssts) if not there.get((BUCKET, key_of_sst(root, sst)))]:
                 raise self._refused("sst", f"{e.client} puts {e.key}, which names {gone[0]} of {root}, and there is none")
+        before = self._manifest(of, (of.manifests.file_id(e.key) or 0) - 1)
+        if before is not None and before.initialized and (why := self.answers.rows.misnamed(
+                of.root, before, manifest, e.t_ms + self.skew_ms, self._content)):
+            raise self._refused("rows", f"{e.client} puts {e.key}: {why}")
+
+    def _content(self, key: str) -> bytes | None:
+        """Return the content of an object, as far as it is known."""
+        store = self.machine.store
+        body = store.bodies.get(((BUCKET, key), store.versions.get((BUCKET, key), "")))
+        return body.data if body else None
 
     def _check_sst_spared(self, e: Event, of: Folders) -> None:
         sst = sst_of(of.root, e.key)
@@ -251,9 +295,8 @@ class Trace(trace.Trace):
                 yield f"the manifest of checkpoint {one.id}", kept
 
     def _manifest(self, of: Folders, file_id: int) -> Manifest | None:
-        key, store = (BUCKET, of.manifests.key(file_id)), self.machine.store
-        body = store.bodies.get((key, store.versions.get(key, "")))
-        found = content_of("manifest", body) if body else None
+        body = self._content(of.manifests.key(file_id))
+        found = content_of("manifest", body_of(body)) if body else None
         return found if isinstance(found, Manifest) else None
 
     def _refused(self, what: str, why: str) -> Failure:

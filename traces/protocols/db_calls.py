@@ -50,13 +50,13 @@ OF_FEW_ATTEMPTS = failing("ObjectVersionExists", means="others have put each nex
 LOST = "the checkpoint is not listed any more, or its lease has ended: take another one"
 CALLS: Calls = with_timeouts({
     "open": {
-        "Db": returns("opened", "the writer has all rows that were acknowledged before", update=NONE),
+        "Db": returns("opened", "the writer has all rows that were acknowledged before", "epoch", update=NONE),
         **damaged("failed"),
         **failing("FencedUnapplied", "UpdateConflict", "Unavailable", "NoLatest"), **DESTROYED, **NO_CLONE,
         **doubtful("it is not open; an epoch may be claimed, so that other writers are fenced"),
     },
     "write": {
-        "int": returns("written", "the batch is durable, with this number"),
+        "int": returns("written", "the batch is durable, with this number", "rows"),
         **damaged("not written", update=NEVER),
         "FencedUnapplied": definite("not written", FENCED), "Closed": definite("not written", FENCED),
         "Unavailable": definite("not written", TRY_AGAIN, NEVER),
@@ -65,33 +65,37 @@ CALLS: Calls = with_timeouts({
     **{call: {"NoneType": returns("done", "all that was written before is in SSTs", update=NONE), **OF_AN_OPEN_WRITER,
               **doubtful("the rows are in the WAL or in SSTs: open another writer")} for call in ("flush", "poll")},
     "checkpoint": {
-        "str": returns("taken", "the checkpoint has all that was written before the call", update=NONE),
+        "str": returns("taken", "the checkpoint has all that was written before the call", "checkpoint",
+                       update=NONE),
         **OF_AN_OPEN_WRITER, **OF_AN_UPDATE,
     },
     **{call: {"tuple": returns("read", "what the newest rows show", update=NONE), **OF_AN_OPEN_WRITER,
               **failing("CannotRead", means=LOST)} for call in ("get", "scan")},
-    "follow": {"NoneType": returns("opened", "the reader shows all that was acknowledged before", update=NONE),
+    "follow": {"NoneType": returns("opened", "the reader shows all that was acknowledged before", "checkpoint", update=NONE),
                **OF_AN_UPDATE, **OF_FEW_ATTEMPTS, **failing("NotReadable", "CheckpointEnded", means=LOST), **NO_CLONE},
-    "view": {"NoneType": returns("opened", "the reader shows what the checkpoint keeps", update=NONE), **damaged("failed"),
+    "view": {"NoneType": returns("opened", "the reader shows what the checkpoint keeps", "checkpoint", update=NONE),
+             **damaged("failed"),
              **failing("CheckpointMissing", "CheckpointEnded", "NotReadable", means=LOST),
              **failing("NoLatest", "Unavailable", "NotFound")},
-    "take": {**dict.fromkeys(("Committed", "Recognised"), returns("taken", "the checkpoint is listed", update=NONE)),
+    "take": {**dict.fromkeys(("Committed", "Recognised"), returns(
+        "taken", "the checkpoint is listed", "checkpoint", update=NONE)),
              **OF_AN_UPDATE, **OF_FEW_ATTEMPTS},
-    **{call: {**dict.fromkeys(("Committed", "Recognised"), returns("done", "the checkpoint is changed", update=NONE)),
+    **{call: {**dict.fromkeys(("Committed", "Recognised"), returns(
+        "done", "the checkpoint is changed", "checkpoint", update=NONE)),
               **failing("CheckpointMissing", "CheckpointEnded", means=LOST), **OF_AN_UPDATE, **OF_FEW_ATTEMPTS}
        for call in ("refresh", "delete")},
-    "begin": {"int": returns("opened", "the compactor has this epoch", update=NONE), **NO_CLONE,
+    "begin": {"int": returns("opened", "the compactor has this epoch", "epoch", update=NONE), **NO_CLONE,
               **OF_AN_UPDATE, **OF_FEW_ATTEMPTS,
               "FencedInDoubt": indefinite("ended", "another compactor has opened", NONE)},
     "compact": {
-        "Compaction": returns("compacted", "the result is in the manifest", update=NONE),
+        "Compaction": returns("compacted", "the result is in the manifest", "compaction", "outputs", update=NONE),
         "NoneType": returns("done", "there is nothing to compact", update=NONE),
         **OF_AN_UPDATE, **failing("CannotRead"),
         "InputMissing": indefinite("in doubt", "the manifest has not what was claimed: an operator has to look", NONE),
         "FencedInDoubt": indefinite("ended", "another compactor has opened", NONE),
     },
-    "collect": {"Plan": returns("collected", "these are deleted", update=NONE), **failing("NoDatabase", "CheckpointGone"),
-                **OF_AN_UPDATE},
+    "collect": {"Plan": returns("collected", "these are deleted", "deleted", update=NONE),
+                **failing("NoDatabase", "CheckpointGone"), **OF_AN_UPDATE},
     "clone": {
         **dict.fromkeys(("Committed", "Recognised"), returns("cloned", "the clone is initialized, and pinned", update=NONE)),
         **OF_AN_UPDATE,
@@ -101,7 +105,7 @@ CALLS: Calls = with_timeouts({
         "AttemptReplaced": indefinite("in doubt", "another cloner has begun again: call again", NONE),
         "ObjectVersionBehindBoundary": indefinite("in doubt", "there was a database at the clone's path, or there is", NONE),
     },
-    "detach": {"list": returns("detached", "these finals are gone, and their entries", update=NONE), **OF_AN_UPDATE,
+    "detach": {"list": returns("detached", "these finals are gone, and their entries", "finals", update=NONE), **OF_AN_UPDATE,
                **failing("NotInitialized", "NotFound")},
     "mark": {
         **dict.fromkeys(("Committed", "Recognised"), returns("marked", "the database is marked as destroyed", update=NONE)),

@@ -64,7 +64,7 @@ def stored_in(body: bytes) -> Stored:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, InvalidManifest, InvalidRows)
+    alien = (*trace.UNCHECKED, InvalidManifest, InvalidRows)
     calls, claims = CALLS, CLAIMS
     bodiless = (*(word for word in NO_STEP if word != "logged"), "closed")
     aside = (SSTS,)
@@ -324,7 +324,7 @@ class Trace(trace.Trace):
             raise self._misled(e, why)
         if e.op in ("flushed", "compacted") and (why := self._not_named(e)):
             raise self._misled(e, why)
-        if e.op == "logged" and has_put(self.events, e.client, WAL.prefix) != WAL.key(int(e.body)):
+        if e.op == "logged" and has_put(self, e.client, WAL.prefix) != WAL.key(int(e.body)):
             raise self._misled(e, "its last request has not put that WAL object, or met it")
 
     def _not_named(self, e: Event) -> str:

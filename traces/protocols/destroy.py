@@ -78,7 +78,7 @@ def role_of(client: str) -> str:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, InvalidManifest)
+    alien = (*trace.UNCHECKED, InvalidManifest)
     calls, claims = CALLS, JUDGES
     collector = "Operator"
     aside = (SSTS,)

@@ -31,7 +31,7 @@ from highwater.impl.codecs.index.strings import tenant_of
 from highwater.impl.errors import StoreError
 from highwater.model.protocols import dlq_recovery as m
 from highwater.traces import trace
-from highwater.traces.calls import content
+from highwater.traces.calls import content, of_call
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.protocols.dlq_recovery_calls import CALLS, ENDED_BY, JUDGES
@@ -71,8 +71,8 @@ def version_of(shown: Shown) -> str:
 
 
 def shown_in(version: str) -> Shown:
-    *told, visible, removed = json.loads(version)
-    return Shown(*told, tuple(visible), tuple(removed))
+    index, mark, code, now_ns, visible, removed = json.loads(version)
+    return Shown(index, mark, code, now_ns, tuple(visible), tuple(removed))
 
 
 def constants(blocks: int, bad: int) -> m.Constants:
@@ -136,7 +136,7 @@ class Pages(NamedTuple):
 class Trace(trace.Trace):
     """Refines one trace of the dead letters."""
 
-    alien = (*trace.ALIEN, StoreError)
+    alien = (*trace.UNCHECKED, StoreError)
     calls, claims = CALLS, JUDGES
     aside = (INDEX,)
     collector = "Compactor"
@@ -432,6 +432,8 @@ class Trace(trace.Trace):
         if e.client != WRITER or e.op not in ("stored", "refused", "invalid", "failed", "unknown"):
             raise self._misled(e, "nobody has such a response")
         b = self.blocks[e.body.decode()]
+        if e.op in ("stored", "refused") and not any(of_call(self, e.client)):
+            raise self._misled(e, "its call has sent no request")
         if e.op == "stored":
             return self._says(e, lambda s, w: w.at == b + 1 and b in s.kept)
         if e.op == "refused":

@@ -80,8 +80,8 @@ def version_of(shown: Shown) -> str:
 
 
 def shown_in(version: str) -> Shown:
-    *told, visible = json.loads(version)
-    return Shown(*told, tuple(visible))
+    index, mark, now_ns, visible = json.loads(version)
+    return Shown(index, mark, now_ns, tuple(visible))
 
 
 def ahead_ms(term: int) -> int:
@@ -118,7 +118,7 @@ def ulid_of(key: str) -> str:
 class Trace(trace.Trace):
     """Refines one trace of the readers of an index."""
 
-    alien = (*trace.ALIEN, Undecodable, StoreError, error)
+    alien = (*trace.UNCHECKED, Undecodable, StoreError, error)
     calls, claims = CALLS, JUDGES
     aside = (INDEX,)
     bodiless = ("read", "over", "gone", "not read")

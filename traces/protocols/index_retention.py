@@ -109,7 +109,7 @@ ASKS = {  # role -> its requests: op and where, and the commands of its entries
 class Trace(trace.Trace):
     """Refines one trace of the retention of an index."""
 
-    alien = (*trace.ALIEN, StoreError, error)
+    alien = (*trace.UNCHECKED, StoreError, error)
     calls, claims = CALLS, JUDGES
     aside = (INDEX,)
     bodiless = ("cleaned", "not cleaned")

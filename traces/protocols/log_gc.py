@@ -67,7 +67,7 @@ def would_apply(s: Shared, request: tuple) -> bool:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, InvalidSnapshot)
+    alien = (*trace.UNCHECKED, InvalidSnapshot)
     calls, claims = CALLS, JUDGES
     keyed, bodiless = ("committed",), ("closed",)
     writer = "Appender"

@@ -28,13 +28,13 @@ from highwater.traces.calls import untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.machines import node_of
-from highwater.traces.nodes import NodeTrace
+from highwater.traces.nodes import NodeTrace, asks
 from highwater.traces.protocols import raft
 from highwater.traces.protocols.log_snapshot_calls import CALLS, JUDGES
 from highwater.traces.protocols.raft import step_of
 from highwater.traces.protocols.replicated.log import ENTRY, HEAD, SINK, is_segment, records_in
 from highwater.traces.refine import STUTTER, Failure, Match, Refiner, refiner_of
-from highwater.traces.trace import refiner_without_witnesses
+from highwater.traces.trace import UNCHECKED, refiner_without_witnesses
 
 KEYS = Keys("", listed=("",))  # a disk's files may have any name
 SNAPSHOT = Struct(">8sHQQ")  # magic, version, index, term
@@ -54,6 +54,7 @@ def refiner(c: Constants) -> Refiner:
 class Trace(NodeTrace):
     """Refines the trace of one server."""
 
+    alien = UNCHECKED
     calls, claims = CALLS, JUDGES
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
@@ -87,7 +88,7 @@ class Trace(NodeTrace):
                 raise
         if e.kind == "disk":
             self._on_disk(e, node_of(e.client))
-        elif e.kind == "step":
+        elif e.kind == "step" and not asks(e):
             self._on_step(e)
         elif e.kind == "told":
             self._told(e)
@@ -97,7 +98,8 @@ class Trace(NodeTrace):
     def _check_applied(self, e: Event) -> None:
         """Check that the database has all that is committed, before the next step, and before a caller hears anything."""
         server = self.raft.known.get(node_of(e.client))
-        if server and e.kind in ("step", "told") and all(s.index < server.commit for s, *_ in self.refiner.unpacked()):
+        if server and e.kind in ("step", "told") and not asks(e) and all(
+                s.index < server.commit for s, *_ in self.refiner.unpacked()):
             raise self._refused("Server.Apply", f"{e.client} goes on, and has not applied entry {server.commit}")
 
     # --- the disk

@@ -109,7 +109,7 @@ def about(l: Writer | Compactor) -> bool:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, InvalidManifest, InvalidCompactions)
+    alien = (*trace.UNCHECKED, InvalidManifest, InvalidCompactions)
     calls, claims = CALLS, JUDGES
     collector = "Collector"
     bodiless = ("not open", "nothing", "fenced", "not compacted")
@@ -146,7 +146,8 @@ class Trace(trace.Trace):
         if e.op == "list" and e.kind == "applied":
             shift = BITS * (self.refiner.index[client] + 1)
             self.before[client] = {state >> shift & FIELD for state in self.refiner.states}
-        self.reads.observe(e)
+        if why := self.reads.observe(e):
+            raise self._refused("evidence", why)
 
     def _decide(self, e: Event) -> None:
         """Decide whether the last LIST was the model's read. A file is put, or fences, once it was read; for all else it must

@@ -18,6 +18,7 @@ from highwater.impl.protocols.manifest_epochs import EPOCHS
 from highwater.model.explore.tabulated import BITS, FIELD
 from highwater.model.protocols.manifest_epochs import Constants, Manifest, Shared, model, ssts
 from highwater.traces import trace
+from highwater.traces.calls import APPLIED, in_call
 from highwater.traces.event import Event
 from highwater.traces.form import READS
 from highwater.traces.protocols.manifest_epochs_calls import CALLS, JUDGES
@@ -53,7 +54,7 @@ def decoded(body: bytes) -> Manifest:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, InvalidManifest)
+    alien = (*trace.UNCHECKED, InvalidManifest)
     calls, claims = CALLS, JUDGES
     keyed = ("opened", "committed", "compacted", "collected", "read")
 
@@ -182,6 +183,9 @@ class Trace(trace.Trace):
         Any other response has the update as its body, and as its key that of the manifest which holds the update."""
         role, _, number = e.client.partition("#")
         body, me = e.body.decode(), int(number)
+        if e.op == "version_exists" and not any(
+                old.op == "create" and old.status not in APPLIED for old in in_call(self, e)):
+            raise self._misled(e, "its call has met no other manifest")
         if e.op == "read":
             seen = distinct(map(update_of, body.split()))
             return self._says(e, lambda s, l: l.pc == "Done" and l.got == seen)
@@ -198,6 +202,8 @@ class Trace(trace.Trace):
             file_id = self.namespace.file_id(e.key)
             return self._says(e, lambda s, l: (l.open and (l.pc, l.k, l.tries) == ("Idle", k + 1, 0) and DONE[e.op] == role
                                                and (role != "Writer" or (me, k) in ssts(s.files[file_id - 1]))))
+        if e.op == "nothing" and ((last := self._last_of(e)) is None or (last.kind, last.op) != ("applied", "get")):
+            raise self._misled(e, "it has not just read the latest manifest")
         ended = UPDATES[e.op]
         return self._says(e, lambda s, l: l.open and l.k == k and ended(s, l, role, me))
 

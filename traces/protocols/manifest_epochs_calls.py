@@ -1,6 +1,6 @@
 """The answers that each call of impl/protocols/manifest_epochs.py may give, and what is true then."""
 
-from itertools import islice
+from itertools import islice, takewhile
 
 from highwater.traces.calls import (
     DEFINITE,
@@ -84,12 +84,20 @@ CALLS: Calls = with_timeouts({
 
 def right_news(trace: Trace, e: Event, value: str) -> str:
     """The SSTs that a poll calls new are those that no earlier poll of its reader returned. `value`: the number of its earlier
-    polls, and the names."""
+    polls, and the names. A reader without earlier polls is a new one."""
     number, *names = value.split()
-    earlier = islice((old for old in own(trace, e.client) if old.op == "read"), int(number))
+    life = takewhile(lambda old: old.kind != "crash", own(trace, e.client))
+    earlier = list(islice((old for old in life if old.op == "read"), int(number)))
+    if int(number) and (not earlier or polls_before(earlier[0]) != int(number) - 1):
+        return f"its reader has not returned {number} polls before"
     before = {name for old in earlier for name in old.body.split()}
     new = sorted(name.decode() for name in e.body.split() if name not in before)
     return "" if new == sorted(names) else f"{new} are new to this reader"
+
+
+def polls_before(e: Event) -> int:
+    """Return how many earlier polls of its reader a response counts; -1 if it has no such claim."""
+    return next((int(claim.split("=")[1].split()[0]) for claim in e.keys if claim.startswith("new=")), -1)
 
 
 JUDGES: dict[str, Claim] = {**COMMON, "new": right_news}

@@ -102,7 +102,7 @@ def decoded(body: bytes) -> tuple[int, frozenset[Update]]:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, Definite)  # Definite: raised by the codec
+    alien = (*trace.UNCHECKED, Definite)  # Definite: raised by the codec
     collector = "Collector#"
     calls, claims = CALLS, JUDGES
     keyed, bodiless = ("committed",), ("remains", "not begun", "unreadable")
@@ -147,7 +147,8 @@ class Trace(trace.Trace):
                 raise self._misled(e, "it has not read the latest manifest")
         elif e.op == "create" and e.request > self.last.get(e.client, 0) and self.namespace.file_id(e.key) != heard.base + 1:
             raise self._refused("create", f"{e.client} puts {e.key}, and has not read the manifest before it")
-        self.reads.observe(e)
+        if why := self.reads.observe(e):
+            raise self._refused("evidence", why)
 
     def _crashed(self, e: Event) -> Match:
         return Match(e.client, ("forgets", STUTTER))

@@ -27,7 +27,8 @@ from highwater.model.protocols import metadata_fsm as m
 from highwater.traces.calls import untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
-from highwater.traces.protocols.indexed.log import KEYS, OK, Entry, IndexTrace
+from highwater.traces.protocols.indexed.answers import OK
+from highwater.traces.protocols.indexed.log import KEYS, Entry, IndexTrace
 from highwater.traces.protocols.indexed.rows import Shown, TombKey, message
 from highwater.traces.protocols.metadata_fsm_calls import CALLS, JUDGES
 from highwater.traces.refine import Refiner
@@ -76,9 +77,6 @@ class Trace(IndexTrace):
         self.terms: dict[int, int] = {}  # -> the model's number of it
         self.planned = 0  # index of the latest GetPlan
         self.visible: list[frozenset[str]] = []  # ULIDs, after each entry of `applied`
-        self.asked: dict[str, tuple[int, frozenset[str]]] = {}  # reader -> the first place that it may see, and its ULIDs
-        self.truncated: set[str] = set()  # tombstones of units, and the versions: of all commands that had their effect
-        self.heard = -1  # the place of the latest entry whose effect a caller was told of
 
     @property
     def s(self) -> m.Shared:
@@ -117,8 +115,6 @@ class Trace(IndexTrace):
                 self._runs(made)
         elif e.op == "delete":
             self._deletes(e)
-        elif e.op == "asks":
-            self.asked[e.client] = self.heard, frozenset(e.body.decode().split())
 
     def _runs(self, made: Any) -> None:
         """Take the result of a job as written. One that its job's worker cannot end with is in the store, and no more."""
@@ -267,8 +263,6 @@ class Trace(IndexTrace):
 
     def _truncates(self, command: Any, entry: Entry, after: Shown) -> None:
         """A unit that was dropped has a tombstone with the log index of the entry."""
-        if entry.code == OK:
-            self.truncated |= {f"{told.shard.name}/{told.shard.unit_version}" for told in command.tombstones}
         for told in command.tombstones:
             if (entry.index, told.shard.name) in after.tombstones:
                 if command.term != entry.term:
@@ -319,23 +313,18 @@ class Trace(IndexTrace):
             b = self.block_of[ulids_of[0]]
             if b[1][0] not in self.s.old and m.unit_of(self.c, b) not in self.s.dropped:
                 raise untrue(self, e, e.keys[1], "it is not too old, and its unit is not dropped")
-        elif e.op == "not read":
-            self.asked.pop(e.client, None)
         elif e.op == "read":
-            states = self._states(e.client)
-            _, asked = self.asked.pop(e.client)
-            if not any(asked & there == {*ulids_of} for there in states):
+            asked = frozenset(self.call.body.decode().split())
+            if not any(asked & there == frozenset(ulids_of) for there in self._states()):
                 raise untrue(self, e, e.keys[1], "no state of the index since what was told before the call shows that")
-        elif e.op == "seen":
-            del self.asked[e.client]
 
-    def _states(self, client: str) -> list[frozenset[str]]:
-        """Return the ULIDs that were visible, in each state that a reader's latest question may show."""
-        first, _ = self.asked[client]
+    def _states(self) -> list[frozenset[str]]:
+        """Return the ULIDs that were visible, in each state that a reader's question may show."""
+        first = self.call.since.heard
         return self.visible[first:] if first >= 0 else [frozenset[str](), *self.visible]
 
-    def had_results(self, client: str) -> list[bool]:
+    def had_results(self) -> list[bool]:
         """Return for each of these states whether a result of a job was visible."""
-        return [any(self.block_of[ulid][0] > 0 for ulid in there) for there in self._states(client)]
+        return [any(self.block_of[ulid][0] > 0 for ulid in there) for there in self._states()]
 
 

@@ -91,25 +91,25 @@ CALLS: Calls = {
         "PollAgain": definite("not truncated", "another term has begun since the units were read: read them again", NONE),
         **of_nodes("not truncated", "perhaps truncated", "read the units again", update=False),
     },
+    "transfer": raft_calls.CALLS["transfer"],  # an operator's
 }
-CALLS = {**CALLS, "transfer": raft_calls.CALLS["transfer"]}  # an operator's
 
 
 def right_leases(trace: Any, e: Event, value: str) -> str:
-    """The index has given these leases to a worker. `value`: the names of the jobs, each with its token."""
-    wrong = [lease for lease in value.split() if lease not in trace.leases]
-    return f"the index has given no worker the lease {wrong[0]}" if wrong else ""
+    """The call's own poll has these leases, and no other worker has them. `value`: the names of the jobs, each with its token.
+    """
+    return trace.answers.leased(e.client, trace.call.body.decode(), trace.call.since, value)
 
 
 def right_any(trace: Any, e: Event, value: str) -> str:
     """The tenant of results had data, or had none, at some moment of the call. `value`: 1 or 0."""
-    return "" if any(value == str(int(of_results)) for of_results in trace.had_results(e.client)) else (
+    return "" if any(value == str(int(of_results)) for of_results in trace.had_results()) else (
         "no state of the index since what was told before the call shows that")
 
 
 def right_unit(trace: Any, e: Event, value: str) -> str:
     """The index has taken a command with this unit in the term in which it was made. `value`: a tombstone and a version."""
-    return "" if value in trace.truncated else "the index has taken no such command"
+    return trace.answers.truncated(trace.call.body.decode(), trace.call.since, value)
 
 
 JUDGES: Mapping[str, Claim] = MappingProxyType({"leases": right_leases, "any": right_any, "unit": right_unit})

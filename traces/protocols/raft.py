@@ -26,15 +26,15 @@ from highwater.traces.calls import untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.machines import OK, Files, node_of
-from highwater.traces.nodes import NodeTrace
-from highwater.traces.protocols.raft_calls import CALLS, JUDGES, never_proposed, wrongly_read
+from highwater.traces.nodes import CALLED, NodeTrace, asks
+from highwater.traces.protocols.raft_calls import CALLS, COMMAND, JUDGES, Since, never_proposed, transferred, wrongly_read
 from highwater.traces.protocols.replicated import log as raft_log
 from highwater.traces.protocols.replicated import messages as raft_messages
 from highwater.traces.protocols.replicated import servers as raft_servers
 from highwater.traces.protocols.replicated.log import Written
-from highwater.traces.protocols.replicated.servers import LEADER, MESSAGES, Known, Save, Step
+from highwater.traces.protocols.replicated.servers import BEGIN, LEADER, MESSAGES, Known, Save, Step
 from highwater.traces.refine import Match, Refiner
-from highwater.traces.trace import refiner_without_witnesses
+from highwater.traces.trace import UNCHECKED, refiner_without_witnesses
 
 KEYS = Keys("", listed=("",))  # a disk's files may have any name
 NO_CUT = -1  # of a save's entries: not even the log is cut where they begin
@@ -89,6 +89,7 @@ def refiner(c: Constants) -> Refiner:
 class Trace(NodeTrace):
     """Refines the trace of a Raft group."""
 
+    alien = UNCHECKED
     calls, claims = CALLS, JUDGES
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
@@ -100,6 +101,12 @@ class Trace(NodeTrace):
         self.counted: dict[tuple[str, int, str], int] = {}  # server, term, follower -> how far that agrees
         self.told: set[tuple] = set()  # what messages told that is no fact of the model: replicated/messages.py
         self.bodies: dict[tuple[int, int], bytes] = {}  # index, term of an entry -> its kind and content
+        self.answered: set[int] = set()  # indexes of entries that a caller was told of
+        self.heard = 0  # callers' entries that some caller knows: they are among the first so many
+        self.depositions = 0  # steps in which a leader ceased to lead
+        self.asked: dict[bytes, int] = {}  # content of an entry -> the number of the call that has asked for it
+        self.proposed: dict[tuple[int, int], int] = {}  # index, term of an entry -> how many calls had begun then
+        self.calls_begun = 0  # of those that propose an entry
 
     def _take(self, e: Event) -> None:
         kind = e.kind
@@ -110,22 +117,44 @@ class Trace(NodeTrace):
             self._on_disk(e, me, files)
             return
         super()._take(e)
-        if kind in ("told", "received") and node_of(e.client) not in self.known:
+        if (kind in ("told", "received") or asks(e)) and node_of(e.client) not in self.known:
             raise self._refused("form", f"{kind} {e.op} of {e.client}, whose server has made no step yet")
         if kind == "sent":
             self._sends_message(e)
         elif kind == "received":
             raft_messages.counted(self.counted, e.client, *self.machines.arrived[e.client])
+        elif asks(e):
+            if e.keys[0] == "propose":
+                self.calls_begun += 1
+                self.asked.setdefault(e.body, self.calls_begun)
         elif kind == "step":
             step = step_of(e.body)
+            self._takes_call(e, step)
             before = self._checked(e, step)
             self._steps(e.client, before, step)
         elif kind == "told":
             self._told(e)
-            if why := never_proposed(self, e) if e.op == "failed" else wrongly_read(self, e):
+            rule = {"failed": never_proposed, "transferred": transferred}.get(e.op, wrongly_read)
+            if why := rule(self, e):
                 raise untrue(self, e, e.op, why)
+            if e.op == "failed":
+                self.asked.pop(e.body, None)
         elif kind == "died":
             self.known.pop(e.client, None)
+
+    def _no_call(self, e: Event) -> str:
+        return super()._no_call(e) or (f"{e.client} begins a read of {e.body!r}" if e.keys == ("read",) and e.body else "")
+
+    def _takes_call(self, e: Event, step: Step) -> None:
+        """Check that a caller has asked for what a step takes up. What an entry has is checked when it is written or sent."""
+        if e.op == "Propose" and step.save:
+            self.proposed[step.save.first, step.term] = self.calls_begun
+        for _, caller in [of for note, *of in step.reads if note == BEGIN]:
+            if (call := self.open.get(caller)) is None or call.name != CALLED[e.op]:
+                raise self._refused("Server.step", f"{e.client} takes up a read of {caller}, which has not asked for one")
+        if e.op == "TransferTo" and not any(
+                node_of(client) == e.client and call.name == CALLED[e.op] for client, call in self.open.items()):
+            raise self._refused("Server.step", f"{e.client} takes a step with {e.op}, for which nobody has asked")
 
     def _checked(self, e: Event, step: Step) -> Known | None:
         """Check a step by what is known of its server alone. Return what was known before."""
@@ -200,6 +229,9 @@ class Trace(NodeTrace):
     def _match(self, me: str, entries: Iterable[tuple[int, int, bytes]]) -> None:
         """Check that entries of one index and term are equal, wherever they are written or sent."""
         for index, term, body in entries:
+            if (index, term) not in self.bodies and body[:1] == COMMAND and (index, term) in self.proposed and not (
+                    0 < self.asked.get(body[1:], 0) <= self.proposed[index, term]):
+                raise self._refused("Server.Propose", f"{me} has {body[1:]!r} in entry {index}, and nobody had asked for that")
             if self.bodies.setdefault((index, term), body) != body:
                 raise self._refused("LogMatching", f"{me} has another entry {index} of term {term} than a server has had")
 
@@ -214,6 +246,13 @@ class Trace(NodeTrace):
         self._match(e.client, raft_messages.entries_in(e.body) if not why else ())
         if why:
             raise self._refused("message", f"{e.client}, which is {known}, tells {e.key} what is not so: {why}")
+
+    def _since(self, e: Event) -> Since:
+        return Since(self.most_committed(), self.heard, self.depositions)
+
+    def most_committed(self) -> int:
+        """Return how many entries some leader has committed."""
+        return max((n for _, n in self.facts().commits), default=0)
 
     # --- what is known in the model
 
@@ -232,6 +271,8 @@ class Trace(NodeTrace):
     # --- a step of a server
 
     def _steps(self, me: str, before: Known | None, step: Step) -> None:
+        if before is not None and before.role == LEADER and (step.role, step.term) != (LEADER, before.term):
+            self.depositions += 1
         if step.found is not None:
             self._restarts(me, step)
         saves = self.waiting.get(me, ())

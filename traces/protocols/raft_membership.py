@@ -23,7 +23,7 @@ from highwater.traces.protocols import raft
 from highwater.traces.protocols.raft import KEYS
 from highwater.traces.protocols.raft_membership_calls import CALLS, JUDGES
 from highwater.traces.protocols.replicated.log import SINK
-from highwater.traces.protocols.replicated.members import voters_in, voters_of_snapshot
+from highwater.traces.protocols.replicated.members import VOTER, voters_in, voters_of_snapshot
 from highwater.traces.protocols.replicated.servers import LEADER, Known, Step
 from highwater.traces.refine import Refiner
 from highwater.traces.trace import refiner_without_witnesses
@@ -55,6 +55,12 @@ class Trace(raft.Trace):
         self.learned: dict[str, int] = {}  # server -> how much of its log is committed, as far as it knows
         self.voters: dict[tuple[int, int], tuple[str, ...]] = {}  # index, term of a change -> the voters that it names
         self.projected: tuple[Shared, fixed.Shared] | None = None  # the latest state, and what is in it without members
+
+    @property
+    def founders(self) -> dict[str, int]:
+        """Return the members with which the group began, each with its role."""
+        return dict.fromkeys(sorted(name for name, number in self.refiner.index.items()
+                                    if number < self.refiner.model.constants.START and name), VOTER)
 
     def facts(self) -> fixed.Shared:
         """Return what the servers have sent and have on their disks, with the terms of the entries alone."""

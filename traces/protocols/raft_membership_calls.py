@@ -9,7 +9,9 @@ from highwater.traces.calls import NONE, Calls, Claim, definite, indefinite, ret
 from highwater.traces.event import Event
 from highwater.traces.protocols import raft_calls
 from highwater.traces.protocols.raft_calls import ELSEWHERE
-from highwater.traces.protocols.replicated.members import CHANGE
+from highwater.traces.protocols.replicated.members import CHANGE, LEARNER, VOTER, members_in
+
+MADE = {"learn": LEARNER, "promote": VOTER}  # what a caller asks for -> the role of the server then; "remove": none
 
 CALLS: Calls = {
     **raft_calls.CALLS,
@@ -32,9 +34,21 @@ def right_index(trace: Any, e: Event, value: str) -> str:
     if e.keys[0] != "change":
         return raft_calls.right_index(trace, e, value)
     index, s = int(value), trace.facts()
+    if why := raft_calls.why_not_own(trace, index):
+        return why
     term, upto = max(((t, n) for t, n in s.commits if n >= index > 0), default=(0, 0))
-    entry = trace.bodies.get((index, led(s, term)[index - 1]), b"") if upto else b""
-    return "" if entry[:1] == bytes([CHANGE]) else f"entry {index} is {'no change' if upto else 'not committed'}"
+    log = led(s, term)[:index] if upto else ()
+    entry = trace.bodies.get((index, log[-1]), b"") if log else b""
+    if entry[:1] != bytes([CHANGE]):
+        return f"entry {index} is {'no change' if upto else 'not committed'}"
+    what, _, name = trace.call.body.decode().partition(" ")
+    entries = [trace.bodies.get((at, of), b"") for at, of in enumerate(log[:-1], 1)]
+    before = next((members_in(other) for other in reversed(entries) if other[:1] == bytes([CHANGE])), trace.founders)
+    asked = {**before, name: MADE[what]} if what in MADE else {of: role for of, role in before.items() if of != name}
+    if members_in(entry) != asked:
+        return f"it has asked to {what} {name}, and the entry changes {before} to {members_in(entry)}"
+    trace.answered.add(index)
+    return ""
 
 
 JUDGES: Mapping[str, Claim] = MappingProxyType({**raft_calls.JUDGES, "index": right_index})

@@ -26,6 +26,7 @@ from highwater.model.protocols.sequenced_metadata_boundary import (
     recognises,
 )
 from highwater.traces import trace
+from highwater.traces.calls import of_call
 from highwater.traces.event import Event
 from highwater.traces.options import Options, Recorded, StrangeClient, Unfit
 from highwater.traces.protocols.sequenced_metadata_boundary_calls import CALLS, JUDGES
@@ -87,7 +88,7 @@ def listed_up_to(local: Writer | Collector | Reader) -> int:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, InvalidManifest)
+    alien = (*trace.UNCHECKED, InvalidManifest)
     calls, claims = CALLS, JUDGES
     keyed = ("committed", "read")
     at_rest: tuple[str, ...] = ("Idle",)  # a writer's `pc` at a response to its caller
@@ -207,10 +208,10 @@ class Trace(trace.Trace):
         reader, file_id = self.refiner.local(e.client), self.namespace.file_id(e.key)
         if (reader.pc, reader.n, reader.got) != ("Done", file_id, decoded(e.body)[0].updates):
             raise self._misled(e, f"in the model the reader is {reader}")
-        read = next((old.body for old in self.events[-2::-1] if (old.client, old.op, old.key) == (e.client, "get", e.key)
-                     and old.awaited and old.status == 200), None)
+        read = next((old.body for old in of_call(self, e.client) if (old.op, old.key) == ("get", e.key) and old.awaited
+                     and old.status == 200), None)
         if read != e.body:  # compare with its own GET: another file may be there by now
-            raise self._misled(e, "its own GET returned other content")
+            raise self._misled(e, "no GET of this call returned that content")
         return AGAIN
 
     def _told_of_update(self, e: Event, shared: Shared) -> None:

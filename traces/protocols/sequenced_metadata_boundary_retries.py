@@ -31,7 +31,7 @@ from highwater.model.protocols.sequenced_metadata_boundary import (
     model,
     present,
 )
-from highwater.traces.calls import judge_answer
+from highwater.traces.calls import judge_answer, own
 from highwater.traces.event import Event
 from highwater.traces.form import MUTATIONS
 from highwater.traces.protocols.sequenced_metadata_boundary import Trace, decoded
@@ -147,9 +147,12 @@ class RetryingTrace(Trace):
         if not isinstance(local, Writer) or local.pc != "Ready":
             return ""
         key = self.namespace.key(local.n + 1)
-        heard = {e.request: f"{e.op}: {e.status or e.kind}" for e in self.events[:-1]
-                 if e.client == client and e.key == key and e.awaited}  # the last event of a request counts: no reply came
-        return f"; its create of {key} is open, and all it heard of it is {', '.join(heard.values())}" if heard else ""
+        heard: dict[int, str] = {}
+        for e in own(self, client):
+            if e.key == key and e.awaited:  # the last event of a request counts: no reply came
+                heard.setdefault(e.request, f"{e.op}: {e.status or e.kind}")
+        shown = ", ".join(reversed(heard.values()))
+        return f"; its create of {key} is open, and all it heard of it is {shown}" if heard else ""
 
     def _put_back(self, client: str, local: Local) -> None:
         """Turn the last step into an unheard one. Only the client sees its local state, so nothing else changes."""

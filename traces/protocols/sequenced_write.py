@@ -91,7 +91,7 @@ def updates_in(body: bytes) -> tuple[str, ...]:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, InvalidManifest)
+    alien = (*trace.UNCHECKED, InvalidManifest)
     calls = CALLS
     keyed = ("committed", "read")
 

@@ -57,7 +57,7 @@ def under_way(s: Shared) -> list[Log]:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, InvalidManifest)
+    alien = (*trace.UNCHECKED, InvalidManifest)
     calls = CALLS
     keyed = ("committed", "read")
 

@@ -42,6 +42,7 @@ def number(key: str) -> int:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
+    alien = trace.UNCHECKED
     bodiless = ("failed", "unknown")
 
     def _take(self, e: Event) -> None:

@@ -58,7 +58,7 @@ def manifest_of(body: bytes) -> Manifest:
 class Trace(trace.Trace):
     """Refines one trace of this protocol."""
 
-    alien = (*trace.ALIEN, InvalidWal)
+    alien = (*trace.UNCHECKED, InvalidWal)
     calls, claims = CALLS, JUDGES
     keyed = ("got",)
     bodiless = ("not open", "flushed", "not flushed", "not checkpointed", "deleted", "not deleted")

@@ -18,8 +18,11 @@ ME = 0  # each client is judged by itself
 
 def take(model: ModuleType, c: Any, action: str, s: Any, w: Any, why: Why, *choice: Any, shows: str,
          leads: Callable[[Any], bool] | None = None) -> Refusal | None:
-    """Return why a client may not take this action: a guard, or the property that fails afterwards. `shows` is the property
-    for which the given part of the state is enough. `leads` says whether the request had the action's effect."""
+    """Return why a client may not take this action, as a Refusal that names the guard, or the property that fails afterwards;
+    None if it may. The function `model.CLIENT[action]` gets the constants, process 0, the shared state `s`, the local state `w`
+    and each `choice`; only the first step that it yields counts, so give it a state in which that is the one you mean. `shows`
+    is the property in `model.ALWAYS`, of the shared state, for which the given part of the state is enough. `leads` gets the
+    shared state afterwards, and says whether the request had the action's effect. `why` describes the request."""
     function = model.CLIENT[action]
     step = next(iter(function(c, ME, s, w, *choice)), None)
     if step is None:

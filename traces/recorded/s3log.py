@@ -24,6 +24,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TextIO
 from urllib.parse import parse_qsl, unquote, unquote_plus, urlsplit
 
+from highwater.outside import json_of, quoted
+
 VERSION = 1
 OPS = ("get", "head", "list", "put", "delete", "copy", "delete_many", "begin", "part", "complete", "abort", "other")
 
@@ -119,9 +121,9 @@ def body_to_json(body: Body) -> dict:
 def from_json(line: str) -> Request:
     """Parse a line. Raises ValueError if it is not a request."""
     try:
-        return request_of(json.loads(line))
+        return request_of(json_of(line))
     except ValueError as error:
-        raise ValueError(f"not a request of a log: {error}: {line[:80]!r}") from None
+        raise ValueError(f"not a request of a log: {error}: {quoted(line)}") from None
 
 
 def request_of(fields: dict) -> Request:
@@ -140,7 +142,7 @@ def request_of(fields: dict) -> Request:
         raise ValueError(str(error)) from None
     for name, value, usual in zip(Request._fields, request, EMPTY):
         if type(value) is not type(usual):
-            raise ValueError(f"{name} is {value!r}")
+            raise ValueError(f"{name} is {quoted(value)}")
     if request.op not in OPS:
         raise ValueError(f"op is {request.op!r}")
     if not 0 < request.called <= request.sent <= request.answered <= request.returned:  # nearly all requests pass this test
@@ -189,7 +191,7 @@ def numbered(lines: Iterable[str]) -> Iterator[tuple[int, dict]]:
         if not line.strip():
             continue
         try:
-            fields = json.loads(line)
+            fields = json_of(line)
             if not isinstance(fields, dict):
                 raise ValueError("not a JSON object")
         except ValueError as error:
@@ -247,9 +249,14 @@ def listing_of(body: bytes) -> tuple[tuple[Listed, ...], bool]:
     listed, encoded = [], field(text, "EncodingType") == "url"
     for found in CONTENTS.findall(text):
         key = field(found, "Key")
-        listed.append(Listed(unquote_plus(key, errors="surrogateescape") if encoded else key, int(field(found, "Size") or 0),
+        listed.append(Listed(unquote_plus(key, errors="surrogateescape") if encoded else key, size_of(field(found, "Size")),
                              field(found, "ETag"), field(found, "LastModified")))
     return tuple(listed), field(text, "IsTruncated") == "true"
+
+
+def size_of(text: str) -> int:
+    """Return the size that a listing has; 0 if it has none, or one that no object has."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
 def field(text: str, name: str) -> str:
@@ -262,4 +269,7 @@ def entity(match: re.Match[str]) -> str:
     name = match[1]
     if name[0] != "#":
         return ENTITIES.get(name, match[0])
-    return chr(int(name[2:], 16) if name[1] in "xX" else int(name[1:]))
+    try:
+        return chr(int(name[2:], 16) if name[1] in "xX" else int(name[1:]))
+    except (ValueError, OverflowError):
+        return match[0]  # of no character

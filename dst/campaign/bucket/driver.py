@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from highwater.dst.campaign.bucket.copy import Lost, copied, write
 from highwater.dst.campaign.bucket.journal import Journal
 from highwater.dst.campaign.bucket.parts import Parts, store_at
-from highwater.dst.campaign.folder import VERSION, Asked, commit, compare, of_project
+from highwater.dst.campaign.folder import VERSION, Asked, commit, compare, of_project, place_of_project
 from highwater.dst.campaign.place import Wave
 from highwater.dst.campaign.what import Campaign, CampaignError, Refused
 from highwater.impl.errors import OutcomeUnknown, StoreError
@@ -43,7 +43,7 @@ class Bucket:
             state = asyncio.run(self.journal.read())
             if state.opened:
                 compare(self.url, state.opened["label"], label)
-            more = {"commit": commit(), "asked": asked._asdict()}
+            more = {**place_of_project(), "commit": commit(), "asked": asked._asdict()}
             self.epoch = asyncio.run(self.journal.open(label=label | more))
         except OutcomeUnknown as error:
             raise CampaignError(f"{self.url} does not answer: {error}") from error

@@ -1,6 +1,6 @@
 """The calls of the callers of a database, and what is kept of them for the end."""
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, Said, said_by
@@ -74,10 +74,10 @@ class Call:
         actors.tell(self.client, said.told, what, keys=said.keys)
 
 
-async def asked(actors: Actors, client: Client, call: str, work: Awaitable[Any]) -> Said:
-    """Await a call for as long as its caller waits, and tell the caller."""
+async def asked(actors: Actors, client: Client, call: str, work: Awaitable[Any], **claims: Callable[[Any], str]) -> Said:
+    """Await a call for as long as its caller waits, and tell the caller. `claims`: as in `said_by`."""
     of = Call(actors, client)
-    said = await said_by(CALLS, call, actors.in_time(client, work))
+    said = await said_by(CALLS, call, actors.in_time(client, work), **claims)
     of.end(said)
     return said
 

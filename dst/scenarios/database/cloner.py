@@ -8,7 +8,7 @@ from typing import Any
 
 from highwater.dst.actors import Actors, said_by
 from highwater.dst.scenarios.database.calls import Gone, Kept, asked, read, seq_of
-from highwater.dst.scenarios.database.others import begun, compacted, followed, options_of
+from highwater.dst.scenarios.database.others import begins, begun, compacts, followed, options_of
 from highwater.dst.scenarios.database.shape import Impl
 from highwater.dst.scenarios.database.writer import Session, opened, works
 from highwater.dst.sim.kernel import Client
@@ -51,7 +51,8 @@ async def cloner(actors: Actors, client: Client, world: World, number: int) -> N
         elif what == "compact":
             await compact(actors, client, world, impl)
         else:
-            await asked(actors, client, "detach", impl.detach(lambda root: manifests_of(world, root), CLONE))
+            await asked(actors, client, "detach", impl.detach(lambda root: manifests_of(world, root), CLONE),
+                        finals=" ".join)
 
 
 async def cloned(actors: Actors, client: Client, world: World, impl: Impl) -> str:
@@ -62,7 +63,8 @@ async def cloned(actors: Actors, client: Client, world: World, impl: Impl) -> st
     if what == "seen":
         manifests = manifests_of(world, ROOT)
         source = checkpoints.new_id(manifests)
-        said = await asked(actors, client, "take", take_seen(manifests, source, actors.shape.lease_ms))
+        said = await asked(actors, client, "take", take_seen(manifests, source, actors.shape.lease_ms),
+                           checkpoint=lambda _: source or "")
         if said.told != "taken":
             return ""
     again = what == "again" or (what == "seen" and actors.choose(f"{client.name}.again", 2) == 1)
@@ -87,11 +89,10 @@ async def read_it(actors: Actors, client: Client, world: World, impl: Impl) -> N
 async def compact(actors: Actors, client: Client, world: World, impl: Impl) -> None:
     """Compact the clone, until there is nothing to do."""
     instance = impl.compactor(stores_of(world, CLONE), CLONE, options_of(actors.shape))
-    if (await asked(actors, client, "begin", instance.open())).told != "opened":
-        return
-    for _ in range(COMPACTIONS):
-        if (await asked(actors, client, "compact", compacted(instance))).told != "compacted":
-            return
+    if await begins(actors, client, instance):
+        for _ in range(COMPACTIONS):
+            if await compacts(actors, client, instance) != "compacted":
+                return
 
 
 # --- destroyers

@@ -13,8 +13,10 @@ from highwater.impl.db.compactor import DbCompactor
 from highwater.impl.db.manifest import manifests_of
 from highwater.impl.db.pinned import DbReader
 from highwater.impl.db.tiers import Tiers
+from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.protocols import checkpoints, db_reader
 from highwater.impl.protocols.database_gc import Options as GcOptions
+from highwater.impl.protocols.database_gc import Plan
 from highwater.impl.world import World
 from highwater.traces.protocols.db import ROOT, ROOTS
 from highwater.traces.protocols.db_calls import CALLS
@@ -51,12 +53,18 @@ async def followed(actors: Actors, client: Client, world: World, impl: Impl, roo
     """Open a reader that polls; None if that failed."""
     instance = impl.reader(manifests_of(world, root), root, db_reader.Options(POLL_MS, actors.shape.lease_ms, 200, 8))
     call = Call(actors, client)
-    said = await said_by(CALLS, "follow", actors.in_time(client, instance.open()))
+    said = await said_by(CALLS, "follow", actors.in_time(client, instance.open()), checkpoint=lambda _: shown_by(instance))
     call.end(said)
     if said.told != "opened":
         return None
     actors.kept.append(Kept(root, View(call.place, seq_of(instance))))
     return instance
+
+
+def shown_by(instance: DbReader) -> str:
+    """Return the checkpoint that a reader shows."""
+    assert instance.pins.view is not None, "it is open"
+    return instance.pins.view.checkpoint
 
 
 # --- operators
@@ -79,17 +87,19 @@ async def operator(actors: Actors, client: Client, world: World, number: int) ->
         elif what == "open":
             await opened(actors, client, world, impl, checkpoint)
         elif what == "refresh":
-            await asked(actors, client, "refresh", checkpoints.refresh(manifests, checkpoint, shape.lease_ms, 8))
+            await asked(actors, client, "refresh", checkpoints.refresh(manifests, checkpoint, shape.lease_ms, 8),
+                        checkpoint=lambda _, of=checkpoint: of)
         else:
             mine.remove(checkpoint)
-            await asked(actors, client, "delete", checkpoints.delete(manifests, checkpoint, 8))
+            await asked(actors, client, "delete", checkpoints.delete(manifests, checkpoint, 8),
+                        checkpoint=lambda _, of=checkpoint: of)
 
 
 async def taken(actors: Actors, client: Client, manifests: Any, mine: list[str]) -> None:
     """Take a checkpoint with a lease: it shows what is flushed."""
     checkpoint, call = checkpoints.new_id(manifests), Call(actors, client)
     said = await said_by(CALLS, "take", actors.in_time(client, checkpoints.create(
-        manifests, checkpoint, actors.shape.lease_ms, attempts=8)))
+        manifests, checkpoint, actors.shape.lease_ms, attempts=8)), checkpoint=lambda _: checkpoint)
     call.end(said)
     if said.told == "taken":
         mine.append(checkpoint)
@@ -98,7 +108,7 @@ async def taken(actors: Actors, client: Client, manifests: Any, mine: list[str])
 async def opened(actors: Actors, client: Client, world: World, impl: Impl, checkpoint: str) -> None:
     """Read a checkpoint."""
     instance = impl.reader(manifests_of(world, ROOT), ROOT)
-    said = await asked(actors, client, "view", instance.open(checkpoint))
+    said = await asked(actors, client, "view", instance.open(checkpoint), checkpoint=lambda _: shown_by(instance))
     if said.told == "opened":
         await read(actors, client, seq_of(instance), instance.snapshot())
         await instance.close()
@@ -115,18 +125,38 @@ async def compactor(actors: Actors, client: Client, world: World, number: int) -
         await world.clock.sleep_ms(1 + actors.choose(f"{client.name}.pause", 2 * shape.apart_ms))
         if instance is None:
             instance = impl.compactor(compaction.stores_of(world, ROOT), ROOT, options_of(shape))
-        if not instance.epoch and (await asked(actors, client, "begin", instance.open())).told != "opened":
+        if not instance.epoch and not await begins(actors, client, instance):
             continue
-        if (await asked(actors, client, "compact", compacted(instance))).told == "ended":
+        if await compacts(actors, client, instance) == "ended":
             instance = None
 
 
 def options_of(shape: Shape) -> compaction.Options:
-    return compaction.Options(0, Tiers(shape.sources, max(shape.sources, 4)), Form(200, 0, 64, 2), shape.pin_ms, 8)
+    form = Form(200 if shape.whole_keys else 80, 0, 64, 2, shape.whole_keys)
+    return compaction.Options(0, Tiers(shape.sources, max(shape.sources, 4)), form, shape.pin_ms, 8)
+
+
+async def begins(actors: Actors, client: Client, instance: DbCompactor) -> bool:
+    """Open a compactor; return whether it is open."""
+    return (await asked(actors, client, "begin", instance.open(), epoch=str)).told == "opened"
+
+
+async def compacts(actors: Actors, client: Client, instance: DbCompactor) -> str:
+    """Compact once; return what the caller is told."""
+    said = await asked(actors, client, "compact", compacted(instance), compaction=lambda done: done.id,
+                       outputs=lambda _: " ".join(sst.id for sst in instance.outputs or ()))
+    return said.told
 
 
 async def compacted(instance: DbCompactor) -> Any:
     return await instance.compact_once()
+
+
+def keys_of(plan: Plan, root: str) -> list[str]:
+    """Return the keys that a plan deletes, ascending."""
+    ids = {"manifest": plan.manifests, "compactions": plan.compactions, "wal": plan.wal}
+    return sorted([*(Namespace(root, name).key(i) for name, those in ids.items() for i in those),
+                   *(key_of_sst(root, sst) for sst in plan.ssts)])
 
 
 async def collector(actors: Actors, client: Client, world: World, number: int) -> None:
@@ -137,7 +167,8 @@ async def collector(actors: Actors, client: Client, world: World, number: int) -
     def collected() -> Awaitable[Said]:
         root = ROOTS[actors.choose(f"{client.name}.root", len(ROOTS))] if shape.cloners else ROOT
         stores = compaction.stores_of(world, root)
-        return said_by(CALLS, "collect", actors.in_time(client, impl.collect(stores, root, options)))
+        return said_by(CALLS, "collect", actors.in_time(client, impl.collect(stores, root, options)),
+                       deleted=lambda plan: " ".join(keys_of(plan, root)))
 
     await begun(actors, client, world)
     await actors.collect_in_rounds(

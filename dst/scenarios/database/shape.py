@@ -47,24 +47,28 @@ class Shape(BaseShape):
     fences: bool = False  # collectors delete fences, too
     apart_ms: int = 300  # a writer opens at most so late, and stays away so long
     pause_ms: int = 60  # between two operations of a client, at most
+    whole_keys: bool = True  # a run has all versions of a key in one SST; False: an SST ends where it is full
 
 
 MOST = {"writers": 3, "readers": 2, "operators": 2, "compactors": 2, "collectors": 2, "cloners": 2, "destroyers": 1}
 POLL_MS = 60  # of readers
+SMALLEST_PAGE = 2
 
 
 def draw_shape(of: Draw) -> Shape:
-    """Draw a shape. One run in six has clones, for it costs several times as much."""
+    """Draw a shape. One run in six has clones, for it costs several times as much. One in three is in small parts: pages of
+    listings, and SSTs that end amid the versions of a key."""
     shape = Shape.drawn(of, writers=(2, 1, 3), calls=(10, 6, 16), readers=(1, 1, 2, 0), reads=(5, 3), operators=(1, 0),
                        changes=(3, 2), compactors=(1, 1, 2, 0), compactions=(3, 5), collectors=(1, 1, 2, 0),
                        rounds=(2, 4), flush_bytes=(300, 100, 100_000), most_bytes=(0, 0, 200), most_l0=(8, 2),
                        poll_ms=(0, 0, 100), replay_flush=(0, 0, 1), attempts=(5, 2), sources=(1, 2, 3),
                        pin_ms=(900_000, 0, 300), lease_ms=(600, 320, 2000), ttl_ms=(100, 20, 1000),
                        min_age_ms=(60, 1, 200), fences=(False, True), apart_ms=(300, 1, 1000), pause_ms=(60, 1, 300),
-                       page_size=(1000, 1000, 2), chaos=(30, 5), audit=(True, False), skew_ms=(0, 0, 50),
+                       page_size=(1000, 1000, SMALLEST_PAGE), chaos=(30, 5), audit=(True, False), skew_ms=(0, 0, 50),
                        store=("s3", "s3", "s3", *STORES),
                        cloners=(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2), clones=(14, 8, 20), destroyers=(0, 1), destroys=(3, 1, 6),
                        grace_ms=(60, 1, 600))
+    shape = shape._replace(whole_keys=shape.page_size > SMALLEST_PAGE)
     return shape if shape.cloners else shape._replace(destroyers=0)
 
 

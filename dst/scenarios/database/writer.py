@@ -11,6 +11,7 @@ from highwater.impl.db.manifest import Built
 from highwater.impl.db.writes import Op, delete, merge, put
 from highwater.impl.world import World
 from highwater.traces.histories.versions import Batch
+from highwater.traces.protocols.database.rows import digest_of
 from highwater.traces.protocols.db import ROOT
 from highwater.traces.protocols.db_calls import CALLS
 from highwater.traces.refine import Failure
@@ -45,7 +46,8 @@ async def writer(actors: Actors, client: Client, world: World, number: int) -> N
 
 async def opened(actors: Actors, client: Client, world: World, impl: Impl, root: str = ROOT) -> Db | None:
     call = Call(actors, client)
-    said = await said_by(CALLS, "open", actors.in_time(client, impl.db.open(world, root, options_of(actors.shape))))
+    said = await said_by(CALLS, "open", actors.in_time(client, impl.db.open(world, root, options_of(actors.shape))),
+                         epoch=lambda db: str(db.epoch))
     db: Db | None = said.value
     call.end(said)
     if db is not None:
@@ -119,7 +121,8 @@ class Session:
             what, name.encode(), self.choose("key", len(BYTES)) if place is None else place)))
         call, place = Call(actors, client, name), len(actors.kept)
         actors.kept.append(Kept(db.root, Asked(batch, db.epoch)))
-        said = await said_by(CALLS, "write", actors.in_time(client, db.write(list(batch.ops))))
+        said = await said_by(CALLS, "write", actors.in_time(client, db.write(list(batch.ops))),
+                             rows=lambda seq: f"{seq} {digest_of(batch.ops)}")
         if said.value is not None:
             actors.kept[place] = Kept(db.root, Asked(batch._replace(seq=said.value), db.epoch))
         call.end(said, name.encode())
@@ -155,7 +158,7 @@ class Session:
         actors, call = self.actors, Call(self.actors, self.client)
         lifetime_ms = (None, actors.shape.lease_ms)[self.choose("lifetime", 2)]
         said = await said_by(CALLS, "checkpoint", actors.in_time(
-            self.client, self.db.checkpoint(lifetime_ms, durable_only=durable)))
+            self.client, self.db.checkpoint(lifetime_ms, durable_only=durable)), checkpoint=str)
         call.end(said)
         if said.value is not None:
             actors.kept.append(Kept(self.db.root, Taken(call.place, said.value, lifetime_ms is None)))

@@ -166,11 +166,11 @@ class Turns(Index):
         self.cache, self.most_answer_bytes = group.caches.setdefault(node, Cache(CACHED)), MOST_ANSWER_BYTES
 
     @property
-    def polling(self) -> Signal | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def polling(self) -> Signal | None:
         return self.group.turns.get(self.node)
 
     @polling.setter
-    def polling(self, turn: Signal | None) -> None:
+    def polling(self, turn: Signal | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self.group.turns[self.node] = turn
 
 

@@ -30,6 +30,7 @@ from highwater.impl.index.plan_get import plan_of
 from highwater.impl.index.replicated import Result, stamped
 from highwater.impl.node_world import NodeWorld
 from highwater.impl.raft.node import Node
+from highwater.traces.protocols.indexed.answers import poll_body
 from highwater.traces.protocols.metadata_fsm_calls import CALLS
 
 POLL_MS = 2 * CALL_MS
@@ -105,6 +106,9 @@ class Worker:
 
     async def poll(self, request: Any) -> Said:
         node = self.leader()
+        reports = [(one.name, one.token, one.status) for one in request.status_updates]
+        deleted = [(key.index, key.name) for one in request.status_updates for key in one.deleted]
+        self.actors.ask(self.me, "poll", poll_body(reports, request.job_capacity, deleted))
         call = self.group.served(node, Stalling(self.group, node, self.me).poll(request))
         return self.told(await said_by(CALLS, "poll", self.world.clock.timeout(POLL_MS, self.actors.in_time(self.me, call)),
                                        leases=lambda response: " ".join(
@@ -198,10 +202,13 @@ class Worker:
         """Delete what no job carries."""
         node = self.leader()
         call = self.actors.in_time(self.me, self.group.index(node).overdue())
+        self.actors.ask(self.me, "overdue")
         said = self.told(await said_by(CALLS, "overdue", self.world.clock.timeout(CALL_MS, call)))
         if said.told != "overdue" or not said.value:
             return
         await self.delete(said.value)
         node = self.leader()
+        deleted = [(one.index, tombstones.name_of(one)) for one in said.value]
+        self.actors.ask(self.me, "confirm", poll_body([], 0, deleted))
         call = self.group.served(node, Stalling(self.group, node, self.me).confirm(said.value))
         self.told(await said_by(CALLS, "confirm", self.world.clock.timeout(POLL_MS, self.actors.in_time(self.me, call))))

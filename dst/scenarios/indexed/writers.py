@@ -25,6 +25,7 @@ from highwater.impl.codecs.index.rows import Unit
 from highwater.impl.errors import StoreError
 from highwater.impl.index import units
 from highwater.impl.node_world import NodeWorld
+from highwater.traces.protocols.indexed.answers import unit_text
 from highwater.traces.protocols.metadata_fsm_calls import CALLS
 
 QUESTIONS = ("get", "get", "query", "query", "query_labels", "tenants", "tenant")
@@ -85,6 +86,7 @@ async def add(actors: Actors, me: Client, world: NodeWorld, group: IndexGroup, m
     while True:
         assert me.of is not None
         node = asked(actors, me, group, group.open[me.of.name][0].state.leader)
+        actors.ask(me, "add", made.id.encode())
         said = await said_by(CALLS, "add", world.clock.timeout(CALL_MS, actors.in_time(me, group.index(node).add(made))))
         actors.tell(me, said.told, made.id.encode(), keys=said.keys)
         if said.told == "added":
@@ -105,8 +107,8 @@ async def reader(actors: Actors, client: Client, world: NodeWorld, number: int, 
         of_results = actors.choose(me.sites["results"], 2)
         several = group.results if of_results else [made.id for made in group.written[client.name]]
         node, wanted = asked(actors, me, group, client.name), sorted({*several})
-        group.note(me.name, "asks", " ".join(wanted).encode())
         how = QUESTIONS[actors.choose(me.sites["how"], len(QUESTIONS))] if of_results else "get"
+        actors.ask(me, how, " ".join(wanted).encode())
         call = question(group.index(node), how, TENANT if of_results else "", wanted)
         said = await said_by(CALLS, how, world.clock.timeout(CALL_MS, actors.in_time(me, call)), any=has_any)
         found = ulids_in(said.value, wanted) if said.told == "read" else []
@@ -168,14 +170,10 @@ async def cleaner(actors: Actors, client: Client, world: NodeWorld, group: Index
             continue
         group.dropped.add(unit)
         call = group.served(node, group.index(node).truncate(command))
-        said = await said_by(CALLS, "truncate", world.clock.timeout(CALL_MS, call), unit=lambda _, of=command: told_in(of))
+        dropped = unit_text(command.tombstones[0])
+        actors.ask(me, "truncate", dropped.encode())
+        said = await said_by(CALLS, "truncate", world.clock.timeout(CALL_MS, call), unit=lambda _, of=dropped: of)
         actors.tell(me, said.told, b"", keys=said.keys)
-
-
-def told_in(command: Any) -> str:
-    """Return what a command drops: the name of the unit's tombstone, and the version of the unit."""
-    told = command.tombstones[0].shard
-    return f"{told.name}/{told.unit_version}"
 
 
 def truncation(term: int, unit: Unit, times: Any) -> Any:

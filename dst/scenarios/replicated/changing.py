@@ -76,7 +76,9 @@ class ChangingGroup(Group):
             await world.clock.sleep_ms(1 + actors.choose(me.sites["pause"], actors.shape.change_ms))
             node = self.node(self.leader(client.name)) or self.open[client.name][0]
             name = self.names[actors.choose(me.sites["server"], len(self.names))]
-            call = world.clock.timeout(actors.shape.change_ms, node.change(self.what(node, name, me), name))
+            what = self.what(node, name, me)
+            actors.ask(me, "change", f"{what} {name}".encode())
+            call = world.clock.timeout(actors.shape.change_ms, node.change(what, name))
             said = await said_by(CALLS, "change", call, index=index_of)
             actors.tell(me, said.told, b"", keys=said.keys)
         self.busy[client.name] -= 1

@@ -4,7 +4,7 @@ A node is given `recorded(step)` in the place of the core's `step`. It takes the
 the properties that need no model.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from highwater.dst.actors import Actors
@@ -28,8 +28,6 @@ from highwater.traces.refine import Failure
 
 class Group:
     """The nodes of one run."""
-
-    reads_of: Callable[[State, Input, State, tuple[Output, ...]], tuple] | None = None  # what a step did for reads
 
     def __init__(self, actors: Actors):
         assert actors.machines is not None
@@ -58,6 +56,10 @@ class Group:
     def members_of(self, after: State, save: Save | None, restarts: bool) -> tuple[tuple, tuple]:
         """Return the changes of the members in a step's save, and the voters that are in force: () if they never change."""
         return (), ()
+
+    def reads_of(self, before: State, given: Input, after: State, outputs: tuple[Output, ...]) -> tuple:
+        """Return the effects of a step on reads: () if the trace has no reads."""
+        return ()
 
     def those_who_count(self, nodes: list[Node]) -> list[Node]:
         """Return the nodes that must have the same in the end."""
@@ -129,7 +131,7 @@ class Group:
                 save = output
             elif type(output) is Send and type(output.message) is Appended and output.message.term == after.term:
                 agreed = max(agreed, output.message.match_index)
-        reads = self.reads_of(before, given, after, outputs) if self.reads_of else ()
+        reads = self.reads_of(before, given, after, outputs)
         if not (save or restarts or agreed or reads or after.commit != before.commit or after.role != before.role
                 or after.term != before.term or after.durable.number != before.durable.number):
             return

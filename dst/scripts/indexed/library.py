@@ -303,9 +303,11 @@ async def an_index_is_opened_on_its_folder(alone: Alone) -> None:
     opening = Index.open(world_of(alone, ScriptDisk()), SMALL._replace(jobs=0))
     await alone.raises(ConfigRefused, opening.__aenter__())
     folder = {name: of.now for name, of in disk.files.items()}
-    for error, given in ((OtherNode, (SMALL, "2", ("2",))), (OtherNode, (SMALL, "1", ("1", "2"))),
-                         (OtherSettings, (SMALL._replace(horizon_ns=99 * S),)), (OtherSettings, (SMALL._replace(levels=()),))):
-        await alone.raises(error, Index.open(world_of(alone, disk), *given).__aenter__())
+    for error, given, me, voters in (
+            (OtherNode, SMALL, "2", ("2",)), (OtherNode, SMALL, "1", ("1", "2")),
+            (OtherSettings, SMALL._replace(horizon_ns=99 * S), "1", ("1",)),
+            (OtherSettings, SMALL._replace(levels=()), "1", ("1",))):
+        await alone.raises(error, Index.open(world_of(alone, disk), given, me, voters).__aenter__())
         same({name: of.now for name, of in disk.files.items()}, folder)
     async with Index.open(world_of(alone, disk), SMALL._replace(query_ns=2 * S, retry_ns=2 * S)) as again:
         opening = Index.open(world_of(alone, disk), SMALL)

@@ -530,10 +530,10 @@ async def snapshots_of_what_is_committed_meanwhile(alone: Alone) -> None:
         await rename(old, new)
         await node._give(Received("b", Heartbeat(1, 3, 0)))
 
-    async def fetched(_: Fetched) -> Snapshot:
+    async def fetch(fetched: Fetched) -> Snapshot:
         return Snapshot(2, 1, ("a", "b", "c"), b"x\nx")
 
-    disk.rename, node._fetched = commits, fetched
+    disk.rename, node._fetched = commits, fetch
     await node._fetch(Fetched("b", 2, 1))
     same((node.applied, node.state.snapshot, node.snapshot.index), (3, (2, 1), 2))
 

@@ -1,1 +1,1 @@
-"""highwater campaign: run, resume, status, replay, report, triage, sql, views."""
+"""highwater campaign: many seeds of a scenario."""

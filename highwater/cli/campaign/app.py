@@ -21,9 +21,19 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from highwater import project
+from highwater import pages, project
 from highwater.cli.campaign.places import folder_at, folder_to_resume, place_at, stop
-from highwater.cli.console import Protocol, Scenario, console, scenario_of, seeds_of, write_text
+from highwater.cli.console import (
+    Protocol,
+    Scenario,
+    announce,
+    announced,
+    console,
+    print_announced,
+    scenario_of,
+    seeds_of,
+    write_text,
+)
 from highwater.gate import exits
 
 if TYPE_CHECKING:
@@ -33,6 +43,7 @@ if TYPE_CHECKING:
     from highwater.dst.campaign.what import Campaign
 
 STATES = {True: "running", False: "stopped", None: "not done"}
+MOST_LOCAL = 10_000  # seeds that take less time in local processes than Spark takes to start
 EVERY_S = 60  # between lines of progress, without a terminal
 app = typer.Typer(help="Run many seeds of a scenario, on Spark or in local processes, one row for each.", no_args_is_help=True)
 
@@ -47,6 +58,8 @@ Out = Annotated[Path, typer.Argument(metavar="DIR", parser=folder_at, help="A ca
 ToResume = Annotated[Path, typer.Argument(metavar="DIR", parser=folder_to_resume, help="A campaign's folder, or "
                                           "s3://BUCKET/PREFIX.")]
 EngineName = Annotated[Literal["spark", "local"], typer.Option("--engine", help="Both write the same rows.")]
+Chosen = Annotated[Literal["spark", "local"] | None, typer.Option("--engine", help=(
+    f"Both write the same rows. [default: local up to {MOST_LOCAL:,} seeds, else spark]"))]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [default: one per processor]")]
 Master = Annotated[str, typer.Option(help="Spark master: local[2], spark://.., yarn, sc://host:port (Connect); else local.")]
 Budget = Annotated[float, typer.Option(min=0, help="Stop after this time, at the end of a wave; 0: run all.")]
@@ -70,7 +83,7 @@ def run_command(
     stop_after: Annotated[int, typer.Option(min=0, metavar="N", help="Stop once N seeds have failed, and report the N "
                                             "smallest; 0: run all.")] = 0,
     budget_s: Budget = 0,
-    engine: EngineName = "spark",
+    engine: Chosen = None,
     master: Master = "",
     jobs: Jobs = None,
     range_size: Annotated[int | None, typer.Option(min=1, help="Seeds in a task. [default: some seconds' worth]")] = None,
@@ -88,7 +101,7 @@ def run_command(
                                " ".join(fault or ()))
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
-    place = place_at(out)
+    place, engine = place_at(out), engine or engine_for(len(those), master)
     failures = go_on(campaign, Asked((those.start, those.stop), stop_after, range_size or 0, seed_limit_s), place, engine,
                      master, jobs, budget_s)
     if triage and failures:
@@ -97,7 +110,7 @@ def run_command(
 
 
 @app.command("resume")
-def resume_command(out: ToResume, engine: EngineName = "spark", master: Master = "", jobs: Jobs = None, budget_s: Budget = 0
+def resume_command(out: ToResume, engine: Chosen = None, master: Master = "", jobs: Jobs = None, budget_s: Budget = 0
                    ) -> None:
     """Resume a stopped campaign. Its folder holds its options."""
     from highwater.dst.campaign.folder import labelled
@@ -108,6 +121,7 @@ def resume_command(out: ToResume, engine: EngineName = "spark", master: Master =
         campaign = campaign_of(*campaign[:-1])  # with the current code; the folder says which code it began with
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
+    engine = engine or engine_for(asked.seeds[1] - asked.seeds[0], master)
     failures = go_on(campaign, asked, place_at(out), engine, master, jobs, budget_s)
     raise typer.Exit(exits.of_kinds(failure["kind"] for failure in failures))
 
@@ -177,7 +191,7 @@ def triage_of(out: Path, against: list[Path], budget: int, engine: str, master: 
     for row in rows:
         of = [f"{row['count']:,}", str(row["seed"]), row["requests"], row["replay"]] if row["state"] != "gone" else [""] * 4
         table.add_row(*map(escape, (row["signature"], row["state"], *of)))
-    console = Console(highlight=False, soft_wrap=True, width=None if Console().is_terminal else 200)
+    console = Console(emoji=False, highlight=False, soft_wrap=True, width=None if Console().is_terminal else 200)
     console.print(table if rows else "no run failed")
     raise typer.Exit(exits.of_kinds(row["kind"] for row in rows if row["state"] == "new"
                                     or (row["state"] == "known" and not against)))
@@ -229,7 +243,8 @@ def report_command(
     except (CampaignError, OSError) as error:
         stop(exits.HARNESS, str(error))
     write_text(target, text)
-    Console(highlight=False, soft_wrap=True).print(f"written: {target} ({len(text.encode()) / 1024:,.0f} KiB)", markup=False)
+    size = len(text.encode()) / 1024
+    Console(emoji=False, highlight=False, soft_wrap=True).print(f"written: {target} ({size:,.0f} KiB)", markup=False)
     if damaged:
         stop(exits.HARNESS, "\n".join(damaged))
 
@@ -238,7 +253,7 @@ Several = Annotated[Path, typer.Argument(metavar="DIR", parser=folder_at, help="
 SqlEngine = Annotated[Literal["duckdb", "spark"], typer.Option("--engine", help="The dialect of SQL; the views are the same.")]
 
 
-@app.command("sql")
+@app.command("sql", help=f"Query the rows of campaigns in SQL. Examples: {pages.named('campaign-queries')}.")
 def sql_command(
     folder: Several,
     query: Annotated[str, typer.Argument(metavar="SQL", help="A query on the views that `campaign views` prints.")],
@@ -246,7 +261,7 @@ def sql_command(
     master: Master = "",
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV only.")] = False,
 ) -> None:
-    """Query the rows of campaigns in SQL. docs/simulation/campaign-queries.md has examples."""
+    """Query the rows of campaigns in SQL."""
     from highwater.dst.campaign.what import CampaignError, NoSpark, Refused
     from highwater.reports.campaign.figures import folders
     from highwater.reports.campaign.sql import query as asked
@@ -286,29 +301,45 @@ def views_command(folder: Several, engine: SqlEngine = "duckdb") -> None:
         stop(exits.BAD_INPUT, str(error))
 
 
+def engine_for(seeds: int, master: str) -> Literal["spark", "local"]:
+    """Choose the engine of a campaign for which none is named, and announce it if it is not Spark."""
+    if master or seeds > MOST_LOCAL:
+        return "spark"
+    announced.append(f"{seeds:,} seeds, so local processes run them, and not Spark: --engine selects the other")
+    return "local"
+
+
 def go_on(campaign: "Campaign", asked: "Asked", place: "Place", engine: str, master: str, jobs: int | None, budget_s: float
           ) -> list[dict]:
     """Run the missing seeds and return the failures. Exits if the campaign cannot finish."""
     from highwater.dst.campaign.bucket.journal import Fenced
     from highwater.dst.campaign.processes import local_engine
     from highwater.dst.campaign.waves import run
-    from highwater.dst.campaign.what import CampaignError, NoSpark, Refused
+    from highwater.dst.campaign.what import CampaignError, Hangs, NoSpark, Refused
     from highwater.dst.spark.engine import spark_engine
 
     if master and engine != "spark":
         stop(exits.BAD_INPUT, "--master is for Spark: leave out --engine local")
     again = f"highwater campaign resume {place.name}{project.option()}"
     began, processes = time.monotonic(), jobs or os.cpu_count() or 1
+    announce(campaign.scenario)
     start = partial(local_engine, processes) if engine == "local" else partial(spark_engine, processes, master)
     try:
         with shown(asked.seeds[1] - asked.seeds[0]) as progress:
-            done = run(campaign, asked, place, start, processes, budget_s, progress)
+            def told(done: int, failed: int) -> None:
+                print_announced()  # once the engine has started
+                progress(done, failed)
+
+            done = run(campaign, asked, place, start, processes, budget_s, told)
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
     except NoSpark as error:
         stop(exits.INCOMPLETE, str(error))
     except Fenced as error:
         stop(exits.INCOMPLETE, str(error))
+    except Hangs as error:
+        stop(exits.TIMEOUT, f"Stopped: {error}. Their rows and all others of finished waves are kept: "
+             f"`highwater campaign status {place.name}{project.option()}` lists them, and `{again}` runs the rest.")
     except (CampaignError, OSError) as error:
         stop(exits.HARNESS, f"The campaign failed; finished waves are kept: resume with `{again}`. "
              f"{error}")
@@ -323,7 +354,7 @@ def go_on(campaign: "Campaign", asked: "Asked", place: "Place", engine: str, mas
 @contextmanager
 def shown(total: int) -> Generator["Told", None, None]:
     """Yield a function that shows progress: a bar on a terminal, else a line a minute. It begins with the first call."""
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = Console(emoji=False, stderr=True, soft_wrap=True, highlight=False)
     if not console.is_terminal:
         yield Lines(total, console).show
         return
@@ -371,7 +402,7 @@ class Lines:
 def print_status(found: dict, out: Path) -> None:
     from highwater.dst.campaign.what import replayed_in
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(emoji=False, highlight=False, soft_wrap=True)
     name = found["scenario"] + (f" with {found['mutant']}" if found["mutant"] else "")
     state = "done" if not found["left"] else STATES[found["running"]]
     console.print(f"{name}, seeds {found['seeds']}: {state}; {found['done']:,} have rows, {found['left']:,} are left; "
@@ -386,7 +417,7 @@ def print_status(found: dict, out: Path) -> None:
 def print_summary(summary: dict, place: "Place", took_s: float) -> None:
     from highwater.dst.campaign.what import replayed_in
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(emoji=False, highlight=False, soft_wrap=True)
     name = summary["scenario"] + (f" with {summary['mutant']}" if summary["mutant"] else "")
     console.print(f"{summary['runs']:,} runs of {name}, {summary['failed']:,} failed; {took_s:.0f} s; about "
                   f"{summary['model_states']:,} states of the model and {summary['model_steps']:,} steps reached; rows and "

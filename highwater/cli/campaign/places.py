@@ -73,5 +73,5 @@ def check_store(place: "Place") -> None:
 
 def stop(code: int, message: str) -> NoReturn:
     sys.stdout.flush()
-    Console(stderr=True, highlight=False, soft_wrap=True).print(message, markup=False)
+    Console(emoji=False, stderr=True, highlight=False, soft_wrap=True).print(message, markup=False)
     raise typer.Exit(code)

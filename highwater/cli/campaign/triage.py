@@ -8,6 +8,7 @@ from shlex import quote
 import numpy as np
 
 from highwater import project
+from highwater.cli.console import announce
 from highwater.cli.dst.bundle import bundle
 from highwater.dst.campaign.folder import check_code, check_rows, covered, labelled, read, write_json
 from highwater.dst.campaign.triage import Shrinker, Small, compare, names_of, replayed, rerun, small_run, summary_of, to_shrink
@@ -27,6 +28,7 @@ def triage(out: Path, against: list[Path], budget: int, start: Callable[[], Abst
     check_rows(out, seeds, high - low - len(seeds), summary)  # report damaged rows before anything else
     states = {one.signature: one for one in compare(summary, [summary_of(folder) for folder in against])}
     bundles, those = {}, to_shrink(summary)
+    announce(campaign.scenario, at_once=True)
     names = names_of(signature for _, signature in those)
     with start() if those else nullcontext(lambda *_: ()) as shrink:
         for (seed, signature), small in zip(those, shrink(campaign, those, budget)):

@@ -1,1 +1,1 @@
-"""highwater dst: run, replay, shrink, explain, timeline, export, doctor, lint, zoo, mutate, coverage, exhaust."""
+"""highwater dst: deterministic simulation."""

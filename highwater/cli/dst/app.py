@@ -1,4 +1,4 @@
-"""highwater dst: run | replay | shrink | explain | timeline | export | doctor | lint | zoo | mutate | coverage | exhaust."""
+"""highwater dst: the group of its verbs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from rich.progress import track
 
 from highwater import project
-from highwater.cli.console import Protocol, Scenario, console, refuse, scenario_of, seeds_of
+from highwater.cli.console import Protocol, Scenario, announce, complain, console, refuse, scenario_of, seeds_of
 from highwater.cli.dst.bundle import bundle
 from highwater.cli.dst.coverage import coverage_command
 from highwater.cli.dst.doctor import doctor_command
@@ -18,16 +18,16 @@ from highwater.cli.dst.export import export_command
 from highwater.cli.dst.lint import lint_command
 from highwater.cli.dst.mutate import mutate_command
 from highwater.cli.dst.replay import replay_command as replay_tape
-from highwater.cli.dst.report import or_refuse, report, trace_command
+from highwater.cli.dst.report import Limit, or_refuse, or_time_out, report, trace_command
 from highwater.cli.dst.shrink import shrink_command
 from highwater.cli.dst.timeline import timeline_command
 from highwater.cli.dst.zoo import exhaust_command, zoo_command
+from highwater.dst.limit import limited
 from highwater.dst.run_spec import Run, RunSpec
-from highwater.dst.sim.alarm import LONGEST_RUN_S, Hung, alarmed, set_alarm
+from highwater.dst.sim.alarm import LONGEST_RUN_S, MOST_HUNG, Hung
 from highwater.dst.simulate import Outcome, simulate
-from highwater.gate.exits import INTERRUPTED, TIMEOUT, of_kinds
+from highwater.gate.exits import INTERRUPTED, of_kinds
 from highwater.model.uncollected import uncollected
-from highwater.traces.refine import REFINERS
 
 app = typer.Typer(no_args_is_help=True)
 Mutant = Annotated[str | None, typer.Option(help="a known-bad implementation of dst/mutants/ in place of impl/")]
@@ -49,7 +49,7 @@ def run_command(protocol: Protocol = None, scenario: Scenario = None, seed: Anno
                 out: Annotated[Path | None, typer.Option(help="with --seed: keep the run in this folder, as a bundle")] = None,
                 traces: Annotated[Path | None, typer.Option(help="with --seeds: write the events of all runs to a .parquet or "
                                                             ".ndjson file, for `trace check` in bulk")] = None,
-                ) -> None:
+                limit_s: Limit = LONGEST_RUN_S) -> None:
     """Run one seed and report what happened, or many and list the failures."""
     stem = scenario_of(protocol, scenario)
     spec = RunSpec(stem, mutant, strategy, profile, tuple(shape or ()), tuple(fault or ()))
@@ -62,10 +62,8 @@ def run_command(protocol: Protocol = None, scenario: Scenario = None, seed: Anno
         refuse("--traces needs --seeds; for one run use --out")
     if seed is not None:
         given = spec.at(seed)
-        outcome = run(given)
-        if outcome is None:
-            console.print(f"[bold red]timeout[/]: the run did not end within {LONGEST_RUN_S:g} s: {spec.command(seed)}")
-            raise typer.Exit(TIMEOUT)
+        announce(stem)
+        outcome = or_time_out(lambda: simulate(given), limit_s, spec.command(seed))
         if out:
             bundle(outcome, given, out)
         if digests:
@@ -77,14 +75,14 @@ def run_command(protocol: Protocol = None, scenario: Scenario = None, seed: Anno
         raise typer.Exit(of_kinds([outcome.kind] if outcome.kind else []))
     assert seeds is not None  # one of the two is given
     if traces is None:
-        raise typer.Exit(many_seeds(seeds_of(seeds), spec, digests))
+        raise typer.Exit(many_seeds(seeds_of(seeds), spec, digests, limit_s))
     if traces.suffix not in (".parquet", ".ndjson"):
         refuse(f"--traces {traces}: unknown format: end the name in .parquet or .ndjson")
     from highwater.dst.bulk.export import Export
 
     try:
         with Export(traces) as export:
-            code = many_seeds(seeds_of(seeds), spec, digests, export.outcome)
+            code = many_seeds(seeds_of(seeds), spec, digests, limit_s, export.outcome)
     except OSError as error:
         refuse(f"{traces} cannot be written: {error.strerror or error}")
     if not digests:
@@ -93,43 +91,54 @@ def run_command(protocol: Protocol = None, scenario: Scenario = None, seed: Anno
 
 
 @uncollected()
-def many_seeds(seeds: range, spec: RunSpec, digests: bool, keep: Callable[[Outcome], None] = lambda outcome: None) -> int:
-    """Run the seeds, print the failures, and return the exit code. `keep` is called with each outcome.
+def many_seeds(seeds: range, spec: RunSpec, digests: bool, limit_s: float,
+               keep: Callable[[Outcome], None] = lambda outcome: None) -> int:
+    """Run the seeds, print the failures, and return the exit code. Stops after a few runs that do not end within the limit.
+    `keep` is called with each outcome.
 
     The garbage collector is off meanwhile: a run leaves no cycles, and what is kept from run to run is large."""
     failed: dict[tuple[str, str], list[int]] = {}  # kind, signature -> seeds
-    done, stopped = 0, False
+    raised: dict[str, str] = {}  # signature of an exception -> its message, with file and line
+    done, hung, stopped = 0, 0, ""
+    announce(spec.scenario)
     try:
         for seed in seeds if digests else track(seeds, "simulating", console=console, transient=True):
-            outcome = run(spec.at(seed))
+            outcome = run(spec.at(seed), limit_s)
             kind, signature = outcome[1:3] if outcome else ("timeout", "timeout")
             if outcome:
                 keep(outcome)
+                if signature.startswith(("exception:", "harness:")):
+                    raised.setdefault(signature, outcome.message)
             if digests:
                 print(seed, signature or "ok", outcome.digest if outcome else "")
             if kind:
                 failed.setdefault((kind, signature), []).append(seed)
             done += 1
+            hung += outcome is None
+            if hung == MOST_HUNG and done < len(seeds):
+                stopped = f"stopped, because {hung} runs did not end within {limit_s:g} s each"
+                break
     except KeyboardInterrupt:
-        stopped = True
+        stopped = "interrupted"
+    if digests and stopped:
+        complain(f"{stopped}; {len(seeds) - done:,} seeds were not run")
     if not digests:
         console.print(f"{done:,} seeds, {sum(map(len, failed.values())):,} failed, strategy {spec.strategy}" + (
-            f"; [yellow]interrupted[/], {len(seeds) - done:,} were not run" if stopped else ""))
+            f"; [yellow]{stopped}[/], {len(seeds) - done:,} were not run" if stopped else ""))
         for (_, signature), those in sorted(failed.items()):
             console.print(f"[bold red]{len(those):6,}[/] {signature}: {spec.command(those[0])}")
-    return INTERRUPTED if stopped else of_kinds({kind for kind, _ in failed})
+            if signature in raised:
+                console.print(f"       {raised[signature]}", markup=False)
+    return INTERRUPTED if stopped == "interrupted" else of_kinds({kind for kind, _ in failed})
 
 
-def run(given: Run) -> Outcome | None:
-    """Simulate one run. Return None if it does not end within LONGEST_RUN_S."""
-    with alarmed():
-        try:
-            set_alarm(LONGEST_RUN_S)
+def run(given: Run, limit_s: float) -> Outcome | None:
+    """Simulate one run. Return None if it does not end within the limit."""
+    try:
+        with limited(limit_s):
             return simulate(given)
-        except Hung:
-            set_alarm(0)  # what follows may take more than a second: a large refiner is freed
-            REFINERS.clear()  # the alarm may have interrupted a change of a refiner
-            return None
+    except Hung:
+        return None
 
 
 COMMANDS = {"replay": replay_tape, "shrink": shrink_command, "explain": explain_command, "timeline": timeline_command,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from highwater.cli.console import console, known_scenario, refuse, steps_shown, write_text
+from highwater.cli.console import announce_names, console, known_scenario, refuse, steps_shown, write_text
 from highwater.gate.exits import HARNESS
 
 ASKED = 90.0  # per cent
@@ -37,6 +37,7 @@ def coverage_command(
         entries = listed()
     except ValueError as error:
         refuse(str(error))
+    announce_names((), stems(), at_once=True)
     with steps_shown("simulating", len(stems())) as show:
         found = measured(files, stems(), seeds, seeds, entries, show)
     console.print(table(found, functions))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from highwater.cli.console import Protocol, Scenario, build_of, console, refuse, scenario_of, seeds_of
+from highwater.cli.console import Protocol, Scenario, announce, build_of, console, refuse, scenario_of, seeds_of
 from highwater.cli.dst.report import or_refuse
 from highwater.dst.determinism.doctor import HASH_SEEDS, Broken, Place, check, newer_python
 from highwater.dst.run_spec import RunSpec, strategy_of
@@ -30,8 +30,10 @@ def doctor_command(seeds: Annotated[str, typer.Option(help="A:B")] = "0:100",
         places.append(other)
     else:
         console.print(f"[yellow]skipped[/]: another version of Python: {other}")
+    spec = RunSpec(stem, mutant, or_refuse(strategy_of, strategy))
+    announce(stem)
     try:
-        difference = check(sample, RunSpec(stem, mutant, or_refuse(strategy_of, strategy)), places)
+        difference = check(sample, spec, places)
     except Broken as error:
         console.print("[bold red]not run[/]: ", end="")
         console.print(str(error), markup=False)

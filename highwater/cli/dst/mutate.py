@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import track
 
-from highwater.cli.console import console, known_scenario, refuse, write_text
+from highwater.cli.console import announce_names, console, known_scenario, refuse, steps_shown, write_text
 from highwater.gate.exits import HARNESS
 from highwater.gate.run import cores
 
@@ -62,22 +61,27 @@ def mutate_command(
     kept, root = build_module().cache() / "mutate", wanted.root()
     scenarios = scenarios_of(protocol) if protocol else stems()
     found: list[Verdict] = []
+    announce_names((), scenarios, at_once=True)
     try:
-        reached = reached_by(scenarios, RECORDED, files, root, kept, jobs or cores()) if budget else {}
-        for verdict in track(judged(mutants, reached, budget, jobs or cores()), "mutants", total=len(mutants), console=console,
-                             transient=True, disable=not console.is_terminal):
-            found.append(verdict._replace(reason=reason(verdict.mutant, entries)))
-            if budget:
-                console.print(line_of(found[-1]), markup=False)
+        reached = {}
+        if budget:
+            with steps_shown("recording which lines run", len(scenarios)) as show:
+                reached = reached_by(scenarios, RECORDED, files, root, kept, jobs or cores(), show)
+        with steps_shown("judging mutants", len(mutants)) as show:
+            for verdict in judged(mutants, reached, budget, jobs or cores(), show):
+                found.append(verdict._replace(reason=reason(verdict.mutant, entries)))
+                if budget:
+                    console.print(line_of(found[-1]), markup=False)
         if by_tests:
             tests = recorded(root, list(files), kept, folders)
             left = [at for at, verdict in enumerate(found) if not verdict.killed]
-            for at, failed in zip(left, all_killed(root, [found[at].mutant for at in left], tests, jobs or cores())):
-                if failed:
-                    by = "simulation in tests" if failed.simulates else "tests"
-                    found[at] = found[at]._replace(killed=by, how=failed.test)
-                if failed or not budget:
-                    console.print(line_of(found[at]), markup=False)
+            with steps_shown("running the tests of mutants", len(left)) as show:
+                for at, failed in zip(left, all_killed(root, [found[at].mutant for at in left], tests, jobs or cores(), show)):
+                    if failed:
+                        by = "simulation in tests" if failed.simulates else "tests"
+                        found[at] = found[at]._replace(killed=by, how=failed.test)
+                    if failed or not budget:
+                        console.print(line_of(found[at]), markup=False)
     except RuntimeError as error:
         console.print(f"[bold red]wrong[/] {error}")
         raise typer.Exit(HARNESS) from None

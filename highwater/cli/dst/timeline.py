@@ -14,8 +14,9 @@ from highwater import project
 from highwater.cli.console import Protocol, Scenario, console, write_text
 from highwater.cli.dst.explain import Mutant, Shrunk, Strategy, Told, look, run_of
 from highwater.cli.dst.replay import seed_of
-from highwater.cli.dst.report import found_by
+from highwater.cli.dst.report import Limit, found_by, which
 from highwater.cli.trace.app import In, PageSize, Retries, Root, Shaped, SkewMs, recorded, trace_protocol
+from highwater.dst.sim.alarm import LONGEST_RUN_S
 from highwater.dst.simulate import Outcome
 from highwater.reports.page import written
 from highwater.traces.event import Event
@@ -51,25 +52,31 @@ def page_of(told: Told) -> str:
     what = f"{told.mutant}, " * bool(told.mutant) + f"seed {outcome.seed}"
     wrong = f"{KINDS.get(outcome.kind, outcome.kind)}: {plain(outcome.message)}. {seen_before(told)}{needs(told)}"
     story = [["wrong", wrong]] if outcome.kind else []
+    if not outcome.by_model and told.replayed.failing is not None:
+        e = told.replayed.rows[told.replayed.failing].event
+        text = f"Event {told.replayed.failing}, {e.client}: {request(e)}, is the first step that the model forbids"
+        story.append(["forbidden", plain(f"{text}: {told.replayed.error}.")])
     if told.nearest and told.nearest.passing:
         story.append(["well", f"If {told.nearest.passing[0].change.words}, the run would have passed."])
     facts = f"{outcome.requests} requests, {outcome.virtual_ms:,} ms of virtual time, strategy {outcome.strategy}"
+    facts += f"; {told.which}" * bool(told.which)
+    error = told.replayed.error if outcome.by_model else None
+    why = guards(told.replayed, told.failing) if outcome.by_model else ""
     return drawn(f"{what}: {outcome.signature or 'passes'}", facts, story, told.command, told.replayed, told.failing,
-                 outcome.failure, told.causes, told.watched)
+                 error or outcome.failure, why, told.causes, told.watched)
 
 
-def drawn(title: str, facts: str, story: list, command: str, replayed: Replayed, failing: list[int], failure: Exception | None,
-          causes: list, watched: list[Watched]) -> str:
-    error = replayed.error or failure
+def drawn(title: str, facts: str, story: list, command: str, replayed: Replayed, failing: list[int],
+          error: BaseException | None, why: str, causes: list, watched: list[Watched]) -> str:
     data = {"title": title, "facts": facts, "story": story, "command": command, "error": plain(str(error or "")),
-            "why": guards(replayed, failing), **timeline(replayed, failing, causes, watched)}
+            "why": why, **timeline(replayed, failing, causes, watched)}
     return written("timeline", title, data, "page")
 
 
 def seen_before(told: Told) -> str:
     """Describe the last step of the client whose response failed, and why it could not be another step."""
     number = step_before(told.replayed, told.failing)
-    if number is None:
+    if number is None or not told.outcome.by_model:
         return ""
     if left_out := skipped(told.replayed, told.failing):
         return without_lines(plain(f"{left_out}."))
@@ -110,7 +117,7 @@ def guards(replayed: Replayed, failing: list[int]) -> str:
 def timeline_command(what: Annotated[str, typer.Argument(help="a seed, a bundle's folder, a tape.json, or a trace.ndjson")],
                      out: Annotated[Path, typer.Option("--out", "-o", help="the HTML file to write")],
                      mutant: Mutant = None, strategy: Strategy = "portfolio", scenario: Scenario = None,
-                     shrunk: Shrunk = False,
+                     shrunk: Shrunk = None, limit_s: Limit = LONGEST_RUN_S,
                      root: Root = "db", namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewMs = 0,
                      retries: Retries = False, protocol: Protocol = None, shape: Shaped = None) -> None:
     """Draw a run, or a recorded trace (described by the last seven options), as one HTML page that works offline."""
@@ -119,9 +126,9 @@ def timeline_command(what: Annotated[str, typer.Argument(help="a seed, a bundle'
                                                   trace_protocol(protocol, scenario), shape))
     else:
         with project.elsewhere():
-            outcome, mutant, command = run_of(what, mutant, strategy, protocol, scenario, shrunk)
-            again = command if seed_of(what) is not None else found_by(Path(what).resolve(), shrunk)
-        html = page_of(look(outcome, mutant, again))
+            outcome, mutant, command, of_two = run_of(what, mutant, strategy, protocol, scenario, shrunk, limit_s)
+            again = command if seed_of(what) is not None else found_by(Path(what).resolve(), of_two)
+        html = page_of(look(outcome, mutant, again, which=which(of_two, outcome), limit_s=limit_s))
     write_text(out, html)
     console.print(f"written: {out} ({len(html.encode()) / 1024:,.0f} KiB)", markup=False)
 
@@ -134,4 +141,4 @@ def page_of_trace(file: Path, events: list[Event], trace: Trace) -> str:
     causes = mattered(replayed, failing, trace)
     title = f"{file.name}: {getattr(replayed.error, 'signature', 'fails') if replayed.error else 'refines the model'}"
     facts = f"{len(replayed.rows)} events of a trace, which has no send times"
-    return drawn(title, facts, story, "", replayed, failing, replayed.error, causes, [])
+    return drawn(title, facts, story, "", replayed, failing, replayed.error, guards(replayed, failing), causes, [])

@@ -14,13 +14,25 @@ import typer
 from rich.progress import track
 from rich.table import Table
 
-from highwater.cli.console import STEM, Protocol, Scenario, build_of, console, refuse, scenario_of, write_text
+from highwater.cli.console import (
+    STEM,
+    Protocol,
+    Scenario,
+    announce,
+    build_of,
+    console,
+    refuse,
+    scenario_of,
+    terminal_width,
+    write_text,
+)
 from highwater.dst.run_spec import protocol_words
 from highwater.dst.scenarios import mutants_of, named
 from highwater.dst.search.hunt import NAMES, STRIDE, Estimate, First, first_failure, quantile, share
 from highwater.dst.zoo import CATALOGUE, expected, ids_of
 from highwater.dst.zoo import build_of as built
 from highwater.gate.exits import INCOMPLETE, of_kinds
+from highwater.messages import meant, mistakes
 
 GATE = 150  # runs: the default portfolio's median for each mutant, judged by the model
 Cell = tuple[str, str]  # mutant, strategy
@@ -56,7 +68,8 @@ class Line(NamedTuple):
 
 def work(task: Task) -> First:
     mutant, strategy, campaign, cap, by_model, scenario = task
-    return first_failure(strategy, campaign, cap, built(mutant, scenario), by_model, time.process_time, scenario)
+    with mistakes():  # an exception of another process has no traceback
+        return first_failure(strategy, campaign, cap, built(mutant, scenario), by_model, time.process_time, scenario)
 
 
 def run(tasks: list[Task], jobs: int) -> Iterator[First]:
@@ -196,13 +209,14 @@ def zoo_command(
     strategies = NAMES if strategy == "all" else tuple(strategy.split(","))
     unknown = [name for name in strategies if name not in NAMES]
     if unknown:
-        refuse(f"there is no strategy {unknown[0]!r}; choose all or some of {', '.join(NAMES)}")
+        refuse(f"there is no strategy {unknown[0]!r}{meant(unknown[0], NAMES)}; choose all or some of {', '.join(NAMES)}")
     stem = scenario_of(protocol, scenario)
     for name in mutant or ():
         build_of(name, stem)
     mutants = mutant or [name for name in mutants_of(stem).builds if not harm or expected(name, False, stem)]
     if page and stem != STEM:
         refuse(f"--page holds the tables of {STEM}: leave it out for another protocol")
+    announce(stem, at_once=True)
     if out:
         write_text(out, "")  # refuses now, not in an hour
     text = read_page(page) if page else ""
@@ -255,7 +269,7 @@ def exhaust_command(
     kinds = tuple(of.split(","))
     for kind in kinds:
         if kind not in FATES[1:]:
-            refuse(f"there is no fault {kind!r}; choose from {', '.join(FATES[1:])}")
+            refuse(f"there is no fault {kind!r}{meant(kind, FATES[1:])}; choose from {', '.join(FATES[1:])}")
     stem = scenario_of(protocol, scenario)
     bounds, shape = Bounds(delays, faults, kinds), named(stem).tiny
     for setting in sizes or ():
@@ -267,8 +281,10 @@ def exhaust_command(
             refuse(f"{setting!r}: write NAME=NUMBER, with one of " + ", ".join(
                 f"{name} {limit[0]} to {limit[-1]}" for name, limit in limits.items() if name in fields))
         shape = shape._replace(**{name: type(getattr(shape, name))(int(value))})
+    build = build_of(mutant, stem)
+    announce(stem)
     with console.status("") as status:
-        found = search(bounds, shape, build_of(mutant, stem), not harm, most, not every, lambda runs: runs % 500 or
+        found = search(bounds, shape, build, not harm, most, not every, lambda runs: runs % 500 or
                        status.update(f"{runs:,} runs"), stem)
     scope = ", ".join(f"{name} {value}" for name, value in shape._asdict().items() if value)
     console.print(f"{scope}; at most {delays} delays and {faults} faults" + (f" ({', '.join(kinds)})" if faults else ""))
@@ -279,7 +295,8 @@ def exhaust_command(
         if not every and outcome.failure:
             again = f"highwater dst exhaust {protocol_words(stem)} --delays {delays} --faults {faults} --of {of}" + (
                 f" --mutant {mutant}" if mutant else "") + "".join(f" --set {s}" for s in sizes or ()) + " --harm" * harm
-            console.print(explain(outcome.events, outcome.failure, named(stem).judge(shape), again), markup=False)
+            console.print(explain(outcome.events, outcome.failure, named(stem).judge(shape), again,
+                                  width=terminal_width()), markup=False)
     kinds_failed = [outcome.kind for _, outcome in found.failures.values()]
     raise typer.Exit(of_kinds(kinds_failed) if kinds_failed or found.complete else INCOMPLETE)
 

@@ -1,1 +1,1 @@
-"""highwater model: explore, walk, step, conform, prove, refine."""
+"""highwater model: the states, walks and proofs of a model."""

@@ -1,4 +1,4 @@
-"""highwater model: explore | walk | step | conform | prove."""
+"""highwater model: the group of its verbs."""
 
 import typer
 

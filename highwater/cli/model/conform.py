@@ -1,6 +1,8 @@
 """highwater model conform: compare specs with their models, and accept what a table of runs should say."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,14 +10,18 @@ import typer
 from rich.markup import escape
 
 from highwater import project
-from highwater.cli.console import console, refuse
+from highwater.cli.console import LINE_EVERY_S, announce_names, console, refuse
 from highwater.cli.instances import module_of, of_user
 from highwater.gate.exits import INCOMPLETE, OF_KIND, worst
+from highwater.messages import meant
 
 if TYPE_CHECKING:
     from highwater.conformance.conform import Result
+    from highwater.model.core import Progress
     from highwater.specs.fizzbee.check import Fizz
     from highwater.specs.runs import Row
+
+LARGE = 1_000_000  # states: a row that must fail and has more gets a warning
 
 
 def conform_command(ids: Annotated[list[str] | None, typer.Argument(help="ids of rows in specs/*.toml, or in the spec.toml of "
@@ -44,6 +50,7 @@ def conform_rows(ids: list[str] | None, accept: bool, cache: bool) -> int:
     if not wanted:
         console.print("[bold yellow]skipped[/]: there is no spec.toml, so nothing is compared; --accept writes one")
         return INCOMPLETE
+    announce_names(row.stem for row in wanted)
     for spec in dict.fromkeys(row.spec for row in wanted if not row.path.is_file()):
         console.print(f"{spec}: no .fizz: the model is not held against FizzBee", markup=False)
     try:
@@ -65,7 +72,7 @@ def rows_named(ids: list[str] | None) -> list["Row"]:
     unknown = [name for name in ids or () if name not in known]
     if unknown:
         where = "spec.toml" if project.current() else "specs/*.toml"
-        refuse(f"there is no run {unknown[0]!r} in {where}; choose one of {', '.join(known)}")
+        refuse(f"there is no run {unknown[0]!r} in {where}{meant(unknown[0], known)}; choose one of {', '.join(known)}")
     return [known[name] for name in ids or known]
 
 
@@ -75,10 +82,30 @@ def compare(rows: Iterable["Row"], fizz: "Fizz | None", cache: bool) -> int:
 
     codes = []
     for row in rows:
-        with console.status(row.id), of_user(module_of(row.stem)):
-            result = conform(row, fizz if row.path.is_file() else None, cache=cache)
+        with searching(row) as progress, of_user(module_of(row.stem)):
+            result = conform(row, fizz if row.path.is_file() else None, cache=cache, progress=progress)
         codes.append(show(result))
     return worst(codes)
+
+
+@contextmanager
+def searching(row: "Row") -> Generator["Progress", None, None]:
+    """Yield a function to call with (states, depth) of a search. It shows progress: on a terminal in the status line, elsewhere
+    as a line on stderr, at most one every `LINE_EVERY_S`. It warns once of a row that must fail and is large."""
+    printed_s, warned = time.monotonic(), False
+    with console.status(row.id) as status:
+        def show(states: int, depth: int) -> None:
+            nonlocal printed_s, warned
+            status.update(f"{row.id}: {states:,} states, depth {depth}")
+            if not console.is_terminal and time.monotonic() - printed_s >= LINE_EVERY_S:
+                typer.echo(f"{row.id}: {states:,} states, depth {depth}", err=True)
+                printed_s = time.monotonic()
+            if not warned and states > LARGE and row.expect == "FAILED" and row.states and not row.path.is_file():
+                typer.echo(f"warning: {row.id} counts its whole graph, more than {LARGE:,} states: without `states` in the "
+                           "row, the search ends at the violation", err=True)
+                warned = True
+
+        yield show
 
 
 def show(result: "Result") -> int:
@@ -102,8 +129,9 @@ def begin_tables() -> list[Path]:
 
 def in_words(row: "Row") -> str:
     """Say what is accepted of a row, so that its author can see what is not checked there."""
-    said = [f"{row.states:,} states", *(f"{what}: {', '.join(names)}" for what, names in (
-        ("never fires", row.silent), ("never witnessed", row.never)) if names)]
+    said = [f"{row.states:,} states" if row.states else "not counted: the search ends at the violation"]
+    said += [f"{what}: {', '.join(names)}" for what, names in (
+        ("never fires", row.silent), ("never witnessed", row.never)) if names]
     return f"     {'; '.join(said)}"
 
 
@@ -113,8 +141,8 @@ def accept_rows(rows: list["Row"], fizz: "Fizz | None", cache: bool) -> int:
 
     codes, changed = [], []
     for row in rows:
-        with console.status(row.id), of_user(module_of(row.stem)):
-            found = accepted(row, fizz if row.path.is_file() else None, cache)
+        with searching(row) as progress, of_user(module_of(row.stem)):
+            found = accepted(row, fizz if row.path.is_file() else None, cache, progress)
         codes.append(show(found.result))
         if found.result.ok and found.changed:
             console.print(in_words(found.row), markup=False)

@@ -11,11 +11,12 @@ import typer
 from rich.markup import escape
 
 from highwater import project
-from highwater.cli.console import console, refuse, write_text
+from highwater.cli.console import announce_names, console, refuse, write_text
 from highwater.cli.instances import Name, Settings, instance, made, module_of, of_user
 from highwater.gate.exits import INCOMPLETE, LIVENESS, SAFETY
+from highwater.messages import meant
 from highwater.model.core import Bounds, Exploration, Model, State, Step, broken, init, moves, peak_bytes, without_client
-from highwater.model.explore import plain
+from highwater.model.explore import auto, plain
 from highwater.model.explore.reductions import NotSymmetric, NotUnseen, merged, merging_differs, small_enough
 from highwater.model.explore.tabulated import explore
 from highwater.model.guards import why_not
@@ -24,32 +25,21 @@ from highwater.model.liveness import eventually as judged
 from highwater.reports.steps import doc_of, shown, spelt, told, told_lasso, told_steps
 
 MOST_PARTITIONS = 10_000
-SMALL = 50_000  # states: up to so many the tabulated engine is used, and merging is checked
+SMALL = 50_000  # states: up to so many, merging is checked
 
 
 def search(model: Model, engine: str, order: str, symmetry: bool, bounds: Bounds, progress=None) -> Exploration:
-    """Explore with the chosen engine. "auto" switches to the wide engine once the instance has more than SMALL states."""
+    """Explore with the chosen engine. Raises TooWide if the wide engine is chosen and a state does not fit it."""
     if order == "depth":
         return explore(model, progress=progress, symmetry=symmetry, bounds=bounds, depth_first=True)
     if engine == "plain":
         return plain.explore(model, progress=progress, symmetry=symmetry, bounds=bounds)
     if engine == "auto":
-        first = explore(model, progress=progress, symmetry=symmetry,
-                        bounds=bounds._replace(states=min(SMALL, bounds.states or SMALL)))
-        if not first.stopped or (bounds.states or SMALL + 1) <= SMALL or first.stopped != bounds_text(SMALL):
-            return first
-    if engine in ("auto", "wide"):
+        return auto.explore(model, bounds, progress, symmetry)
+    if engine == "wide":
         from highwater.model.explore import wide
-        try:
-            return wide.explore(model, progress=progress, symmetry=symmetry, bounds=bounds)
-        except wide.TooWide:
-            if engine == "wide":
-                raise
+        return wide.explore(model, progress=progress, symmetry=symmetry, bounds=bounds)
     return explore(model, progress=progress, symmetry=symmetry, bounds=bounds)
-
-
-def bounds_text(states: int) -> str:
-    return Bounds(states=states).reached(states, 0)
 
 
 def explore_command(
@@ -70,6 +60,8 @@ def explore_command(
     master: Annotated[str, typer.Option(help="Spark master: local[2], spark://.., yarn, sc://host:port [default: local]")] = "",
     jobs: Annotated[int | None, typer.Option(min=1, help="with --out or --spark [default: one per processor]")] = None,
     partitions: Annotated[int | None, typer.Option(min=1, max=MOST_PARTITIONS, help="of the state files [default: 8]")] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="print only the number of states, and the actions of a "
+                                                        "counterexample")] = False,
     html: Annotated[Path | None, typer.Option(help="write an HTML page to walk the states and the counterexample")] = None,
     html_states: Annotated[int, typer.Option(min=1, help="maximum number of states in the page")] = 20_000,
 ) -> None:
@@ -80,7 +72,8 @@ def explore_command(
     if order == "depth" and engine in ("plain", "wide"):
         refuse(f"--order depth needs the tabulated engine; leave out --engine {engine}")
     if unknown := [name for name in eventually or () if name not in model.eventually]:
-        refuse(f"{model.name} has no eventually property {unknown[0]!r}; it has {', '.join(model.eventually) or 'none'}")
+        refuse(f"{model.name} has no eventually property {unknown[0]!r}{meant(unknown[0], model.eventually)}; it has "
+               f"{', '.join(model.eventually) or 'none'}")
     if symmetry and not model.renamed:
         refuse(f"{model.name} declares no interchangeable clients for these constants; leave out --symmetry")
     if merge and not any(whole.unseen.values()):
@@ -92,7 +85,9 @@ def explore_command(
                   "--eventually": bool(eventually), "--max-memory-mb": max_memory_mb is not None} if on_disk else {},
                  {"--master": bool(master)} if not spark else {},
                  {"--jobs": jobs is not None, "--partitions": partitions is not None} if not on_disk else {})
-    console.print(f"{model.name}: {constants_of(model)}", markup=False)
+    announce_names([name])
+    if not brief:
+        console.print(f"{model.name}: {constants_of(model)}", markup=False)
     with of_user(protocol):
         try:
             if merge:
@@ -110,10 +105,11 @@ def explore_command(
         except (NotSymmetric, NotUnseen) as error:
             console.print(escape(str(error)), style="red")
             raise typer.Exit(SAFETY) from None
-    console.print(told_counts(model, found, set() if not merge else {(r, a) for r in whole.unseen for a in whole.unseen[r]}))
+    unseen = {(r, a) for r in whole.unseen for a in whole.unseen[r]} if merge else set()
+    console.print("\n".join(told_counts(model, found) + (notes(model, found, unseen) if not brief else [])))
     trace, violated, loop, unjudged = found.trace, found.violated, None, False
     if violated:
-        console.print(told(whole, violated, trace))
+        console.print(told(whole, violated, trace, brief))
     lasso = None
     if eventually and found.complete:
         with of_user(protocol):
@@ -123,7 +119,7 @@ def explore_command(
         console.print(f"[bold yellow]NOT judged[/]: {escape(', '.join(eventually))}, because {why}")
     if lasso:
         trace, violated, loop = lasso.stem + lasso.cycle, lasso.violated, len(lasso.stem) - 1
-        console.print(told_lasso(whole, lasso))
+        console.print(told_lasso(whole, lasso, brief))
     if html:
         from highwater.reports.page import page
         with project.elsewhere():
@@ -194,12 +190,18 @@ def judge(model: Model, names: list[str], bounds: Bounds) -> tuple[Lasso | None,
     return None, False
 
 
-def told_counts(model: Model, found: Exploration, unseen: set[tuple[str, str]]) -> str:
+def told_counts(model: Model, found: Exploration) -> list[str]:
     degree = found.transitions / found.states
     lines = [f"{found.states:,} states, {found.transitions:,} transitions, depth {found.depth}, out-degree {degree:.2f} "
              f"(at most {found.widest}; {found.ends:,} states without a move), {peak_bytes() / 1e6:,.0f} MB at the peak"]
     if found.stopped:
         lines.append(f"[bold yellow]NOT complete[/]: stopped at {found.stopped}; states beyond it were not visited")
+    return lines
+
+
+def notes(model: Model, found: Exploration, unseen: set[tuple[str, str]]) -> list[str]:
+    """Name what the search did not reach or check. `unseen`: actions that are not expected, as a reduction merges them."""
+    lines: list[str] = []
     if found.never:
         lines.append(f"never witnessed: {escape(', '.join(found.never))}")
     if unchecked := [f"{name} ({role})" for name, role in without_client(model).items() if name not in model.sometimes]:
@@ -207,7 +209,7 @@ def told_counts(model: Model, found: Exploration, unseen: set[tuple[str, str]]) 
     if idle := [action for action in found.idle(model) if action not in unseen]:
         names = ", ".join(f"{role}.{action}".lstrip(".") for role, action in idle)
         lines.append(f"{'never fired' if found.complete else 'not fired so far'}: {escape(names)}")
-    return "\n".join(lines)
+    return lines
 
 
 def walk_command(
@@ -220,6 +222,7 @@ def walk_command(
     from highwater.model.explore.walk import walk
 
     model, end = instance(name, settings), inf if budget_s is None else monotonic() + budget_s
+    announce_names([name])
     with of_user(module_of(name)), console.status("walking") as status:
         found = walk(model, seed, walks, steps, lambda taken, far: status.update(f"walking: {taken:,} steps, {far} deep"),
                      lambda: monotonic() >= end)
@@ -243,6 +246,7 @@ def step_command(
     """Walk by hand, through an instance of any size: the moves of a state are computed when you reach it."""
     model = instance(name, settings)
     trace = [Step(("", "Init", ()), init(model))]
+    announce_names([name])
     with of_user(module_of(name)):
         for text in take.split(",") if take else ():
             forward(model, trace, text)

@@ -11,9 +11,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from highwater import project
-from highwater.cli.console import console, refuse
-from highwater.cli.instances import Name, Settings, constants_of, module_of
+from highwater import messages, project
+from highwater.cli.console import announce_names, console, refuse
+from highwater.cli.instances import Name, Settings, constants_of, module_of, of_user
 from highwater.gate.exits import PROOF, SAFETY, worst
 
 SECONDS = 20.0  # limit of one query; a whole proof usually takes a few seconds
@@ -37,10 +37,15 @@ def prove_command(
         refuse(f"--timeout {timeout_s:g} is out of range: give 0.001 to 3600 seconds")
     proofs, timeout_ms = proofs_of(name), round(timeout_s * 1000)
     constants = constants_of(settings, proofs.m)  # of the model that is proved: for a composition, that of one part
+    announce_names([name])
     try:
-        code = prove(proofs, constants, timeout_ms, each) if bounded is None else unroll(proofs, constants, bounded, timeout_ms)
+        with of_user(proofs.m):
+            code = prove(proofs, constants, timeout_ms, each) if bounded is None else \
+                unroll(proofs, constants, bounded, timeout_ms)
     except Misnamed as error:
-        console.print(f"[bold red]the proof names something that the model does not have[/]: {escape(str(error))}")
+        place = messages.place(error) or messages.place(error.__context__ or error)
+        console.print(f"[bold red]the proof names something that the model does not have[/]: {escape(str(error))}"
+                      + f" ({place})" * bool(place))
         code = PROOF
     raise typer.Exit(code)
 

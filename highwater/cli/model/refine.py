@@ -7,12 +7,13 @@ import typer
 from rich.markup import escape
 
 from highwater import project
-from highwater.cli.console import console, refuse
+from highwater.cli.console import announce_names, console, refuse
 from highwater.cli.instances import Name, Settings, instance, of_user
 from highwater.cli.model.explore import constants_of, search
 from highwater.cli.model.refine_unbounded import check_covered, inherits
 from highwater.gate.exits import INCOMPLETE, REFINEMENT
 from highwater.gate.refinements import first_failure, mapped_onto, names_of
+from highwater.messages import meant
 from highwater.model.core import Bounds, Model, Step
 from highwater.model.refine import Failure, Mapped, Refinement, Unmapped, differences, refining, shown
 from highwater.reports.steps import spelt
@@ -37,6 +38,7 @@ def refine_command(
         refuse("--unbounded is for every instance: leave it out, or leave out --walks and --max-states")
     model = instance(name, settings)
     mapping = mapping_of(name, onto or [])
+    announce_names([name])
     if unbounded:
         raise typer.Exit(inherits(name, mapping, model.constants))
     try:
@@ -83,7 +85,8 @@ def mapping_of(name: str, onto: list[str]) -> ModuleType:
                "define has_clients and broken, as a composition does")
     unknown = [each for each in onto if each not in names_of(mapping)]
     if unknown:
-        refuse(f"there is no mapping of {name} onto {unknown[0]}: it refines {', '.join(names_of(mapping))}")
+        refuse(f"there is no mapping of {name} onto {unknown[0]}{meant(unknown[0], names_of(mapping))}: it refines "
+               f"{', '.join(names_of(mapping))}")
     return mapping
 
 

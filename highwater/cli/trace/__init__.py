@@ -1,1 +1,1 @@
-"""highwater trace: check, damage, record."""
+"""highwater trace: recorded requests, checked against the models."""

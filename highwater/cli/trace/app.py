@@ -1,20 +1,26 @@
-"""highwater trace: check | damage | record."""
+"""highwater trace: the group of its verbs."""
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.progress import track
 from rich.table import Table
 
 from highwater import project
-from highwater.cli.console import STEM, Scenario, console, refuse, scenario_of, seeds_of
-from highwater.dst.verdict import Options, Unfit, beginner, fitting, judged, of_others, stem_of, words
+from highwater.cli.console import STEM, Scenario, announce_names, console, refuse, scenario_of, seeds_of, terminal_width
+from highwater.dst.bundle import MANIFEST, SHRUNK, TRACE, Refused, options_in
+from highwater.dst.verdict import USUAL, Options, Unfit, beginner, fitting, judged, of_others, options_of, stem_of, words
 from highwater.gate.exits import INCOMPLETE, of_kinds
+from highwater.outside import LINE_MIB
 from highwater.recorder.rules import PRESETS
-from highwater.traces.event import Event, from_json
+from highwater.traces.event import Event
 from highwater.traces.recorded.orders import BUDGET
+from highwater.traces.stream import Streamed
+
+if TYPE_CHECKING:
+    from highwater.traces.damage import draw
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -55,6 +61,9 @@ Jobs = Annotated[int | None, typer.Option(min=1, help="in bulk: processes [defau
 Brief = Annotated[bool, typer.Option("--brief", help="in bulk: no explanations, which take long if most runs fail")]
 
 
+LineMib = Annotated[int, typer.Option("--line-mib", min=1, help="refuse a file with a longer line, in MiB")]
+
+
 @app.command("check")
 def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", help="NDJSON, an event a line; a log of `trace "
                                                             "record`; S3 server access logs. In bulk: Parquet or "
@@ -63,7 +72,7 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
                   retries: Retries = False, protocol: Protocol = None, scenario: Scenario = None, shape: Shaped = None,
                   sets: Sets = None, maps: Maps = None, budget: Budget = BUDGET, on_spark: OnSpark = False,
                   master: Master = "", jobs: Jobs = None, out: Out = None, run: OfRun = None, of: Of = None,
-                  brief: Brief = False) -> None:
+                  brief: Brief = False, line_mib: LineMib = LINE_MIB) -> None:
     """Check whether a trace is a behaviour of the model, and explain the first event that is not.
 
     A log of requests does not show the order in which the store applied them. The check searches for an order that fits.
@@ -78,36 +87,44 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
     if on_spark or master or jobs or out or run or of or brief or bulk.is_bulk(file):
         if sets or maps:
             refuse(f"--{'set' if sets else 'map'} is for one recorded log (`trace record`): give a single log, or leave it out")
-        return bulk.check(file, given, bulk.Asked(on_spark or bool(master), master, jobs, out, run or "", of or "", brief))
-    path = Path(file[0])
+        return bulk.check(file, given, bulk.Asked(on_spark or bool(master), master, jobs, out, run or "", of or "", brief,
+                                                  line_mib))
+    path = trace_in(Path(file[0]))
     if etcd.is_log(path):
         return etcd.check(path, protocol, [option for option, given in (
             ("--shape", shape), ("--retries", retries), ("--page-size", page_size), ("--root", root), ("--set", sets),
-            ("--map", maps)) if given])
+            ("--map", maps)) if given], line_mib)
     if stranger.is_log(path):
         if of_events := [option for option, given in (("--protocol", protocol), ("--shape", shape), ("--retries", retries),
                                                       ("--page-size", page_size)) if given]:
             refuse(f"{', '.join(of_events)}: only for traces of events, but {path} is a log of requests, which is checked "
                    "against all models that its keys belong to; leave it out")
         return stranger.check(path, root, sets or [], LOG_SKEW_MS if skew_ms is None else skew_ms, budget,
-                              maps or [])
+                              maps or [], line_mib)
     if sets or maps:
         refuse(f"--{'set' if sets else 'map'} is for recorded logs (`trace record`), but this is a trace of events; leave it "
                "out")
-    events = read(path)
+    events, given = Streamed(path, line_mib), of_bundle(path, given)
     try:
-        trace = beginner(events, given)()
+        if not (firsts := events.firsts()):
+            refuse(f"{path}: the file has no events")
+        trace = beginner(firsts, given)()
         failure = judged(events, trace, given)
     except Unfit as error:
         refuse(f"{path}: {error}")
+    except OSError as error:
+        refuse(f"{path}: {error.strerror}")
+    except ValueError as error:
+        refuse(str(error))
+    announce_names([stem_of(given)])
     if failure is None:
         console.print(f"[green]ok[/]: {len(events):,} events refine the model")
         return
     console.print(f"[bold red]{failure.kind}[/] ({failure.signature})")
     again = " ".join(filter(None, ["highwater trace check", quote(str(path)), *project.words(), words(given)]))
-    console.print(explain(trace.events, failure, trace, again), markup=False)
-    others = [stem for stem in fitting(events) if stem != stem_of(given)]
-    if others and not protocol:
+    console.print(explain(trace.events, failure, trace, again, width=terminal_width()), markup=False)
+    others = [] if protocol else [stem for stem in fitting(events) if stem != stem_of(given)]
+    if others:
         console.print(f"If this is not a trace of {stem_of(given)}: {of_others(others)}", markup=False)
     raise typer.Exit(of_kinds([failure.kind]))
 
@@ -116,18 +133,25 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
 def damage_command(files: Annotated[list[Path] | None, typer.Argument(help="good traces [default: simulated ones]")] = None,
                    seeds: Annotated[str, typer.Option(help="A:B, the seeds to simulate")] = "0:40", root: Root = "db",
                    namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewMs = 0, protocol: Protocol = None,
-                   shape: Shaped = None) -> None:
+                   shape: Shaped = None,
+                   number: Annotated[int, typer.Option("--draw", min=0, help="judge only so many drawn damages to responses "
+                                                       "and the requests behind them, and list all that are accepted; 0: "
+                                                       "damage every event")] = 0,
+                   draw_seed: Annotated[int, typer.Option(help="the seed by which --draw draws")] = 0) -> None:
     """Test the checker: damage good traces at every event, count what is noticed, and explain the survivors."""
     from highwater.cli.trace import damaged
     from highwater.gate.damage import simulated
-    from highwater.traces.damage import kills
+    from highwater.traces.damage import draw, kills
 
     given = Options(root, namespace, page_size, skew_ms, False, protocol or "", tuple(shape or ()))
     if not files and given != Options(protocol=given.protocol):
         refuse("--root, --namespace, --page-size, --skew-ms and --shape describe recorded traces: give files or omit them")
+    announce_names([stem_of(given)])
     try:
-        good = [damaged.recorded(str(file), read(file), given) for file in files] if files else \
+        good = [damaged.recorded(str(file), read(file), of_bundle(file, given)) for file in files] if files else \
             list(simulated(seeds_of(seeds), stem_of(given)))
+        if number:
+            return show_drawn(list(draw.drawn(track(good, "drawing", console=console, transient=True), number, draw_seed)))
         tally = kills.measure(track(good, "damaging", console=console, transient=True))
     except (ValueError, LookupError) as error:
         refuse(str(error))
@@ -143,6 +167,17 @@ def show(rows: list[list[str]]) -> None:
     for row in rows[1:]:
         table.add_row(*row)
     console.print(table)
+
+
+def show_drawn(found: "list[draw.Drawn]") -> None:
+    """Print the drawn damages in a table, and each one that is accepted in a line. Exit if any of them is unexplained."""
+    from highwater.traces.damage import draw
+
+    show(draw.by_label(found))
+    lines = draw.accepted(found)
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    if any(one.survivor and not one.reason for one in found):
+        raise typer.Exit(of_kinds(["harness"]) if all(one.good.of.complete for one in found) else INCOMPLETE)
 
 
 def unexplained(holes: list[str], complete: bool) -> NoReturn:
@@ -183,6 +218,31 @@ def record_command(
     raise typer.Exit(record.behind(words, upstream, bucket, client or ["client"], out, rules, keep_bytes, more))
 
 
+def of_bundle(trace: Path, given: Options) -> Options:
+    """Return the options with the protocol and the shape of the bundle that holds the trace, as far as they name none. Refuses
+    a damaged bundle."""
+    if not (trace.parent / MANIFEST).exists():
+        return given
+    try:
+        scenario, text = options_in(trace)
+    except Refused as error:
+        refuse(str(error))
+    if given.protocol not in ("", scenario):
+        return given
+    project.leave_for(scenario)
+    ours = {name: value for name, value in given._asdict().items() if value != USUAL._asdict()[name]}
+    of = options_of(text, USUAL)
+    return of._replace(**{**ours, "protocol": scenario, "shape": (*of.shape, *given.shape)})
+
+
+def trace_in(path: Path) -> Path:
+    """Return the trace of a bundle's folder, that of its shrunk run if it has one; any other path as it is."""
+    if not (path / MANIFEST).exists():
+        return path
+    shrunk = path / f"{SHRUNK}{TRACE}"
+    return shrunk if shrunk.exists() else path / TRACE
+
+
 def trace_protocol(protocol: str | None, scenario: str | None) -> str | None:
     """Return the stem of the scenario of a trace; None without either option. --protocol may name a scenario, as traces in
     bulk do."""
@@ -193,10 +253,10 @@ def recorded(file: Path, root: str, namespace: str, page_size: int, skew_ms: int
              with_retries: bool = False, protocol: str | None = None, shape: list[str] | None = None
              ) -> tuple[list[Event], Any]:
     """Read the events of a file, and make a Trace with their clients. Refuses events that do not fit the options."""
+    given = of_bundle(file, Options(root, namespace, page_size, skew_ms, with_retries, protocol or "", tuple(shape or ())))
     events = read(file)
     try:
-        return events, beginner(events, Options(root, namespace, page_size, skew_ms, with_retries, protocol or "",
-                                                tuple(shape or ())))()
+        return events, beginner(events, given)()
     except Unfit as error:
         refuse(f"{file}: {error}")
 
@@ -204,9 +264,11 @@ def recorded(file: Path, root: str, namespace: str, page_size: int, skew_ms: int
 def read(file: Path) -> list[Event]:
     """Read the events of a trace. Refuses a file that is no trace, or is empty."""
     try:
-        events = [from_json(line) for line in file.read_text().splitlines() if line]
-    except (OSError, ValueError) as error:
-        refuse(f"{file}: {error}")
+        events = list(Streamed(file).read())
+    except OSError as error:
+        refuse(f"{file}: {error.strerror}")
+    except ValueError as error:
+        refuse(str(error))
     if not events:
         refuse(f"{file}: the file has no events")
     return events

@@ -1,6 +1,5 @@
 """highwater trace check, in bulk: check many runs, with one row for each, on Spark or without it."""
 
-import json
 import os
 import time
 from collections.abc import Callable, Generator
@@ -15,9 +14,11 @@ from rich.console import Console
 from rich.progress import Progress
 
 from highwater import project
-from highwater.cli.console import check_writable, console, refuse
-from highwater.dst.verdict import Options, Unfit, options_of
+from highwater.cli.console import announce_names, check_writable, console, refuse
+from highwater.dst.bundle import MANIFEST
+from highwater.dst.verdict import Options, Unfit, options_of, stem_of
 from highwater.gate import exits
+from highwater.outside import LINE_MIB, json_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,16 +34,20 @@ class Asked(NamedTuple):
     run: str = ""
     of: str = ""
     brief: bool = False
+    line_mib: int = LINE_MIB
 
 
 def is_bulk(inputs: list[str]) -> bool:
-    """Return whether the inputs are several files, a folder, a glob, a Parquet file, or a file that names runs."""
+    """Return whether the inputs are several files, a folder that is no bundle, a glob, a Parquet file, or a file that names
+    runs."""
     path = Path(inputs[0])
-    if len(inputs) > 1 or path.is_dir() or path.suffix == ".parquet" or (not path.exists() and has_magic(inputs[0])):
+    if path.is_dir() and len(inputs) == 1:
+        return not (path / MANIFEST).exists()
+    if len(inputs) > 1 or path.suffix == ".parquet" or (not path.exists() and has_magic(inputs[0])):
         return True
     try:
         with open(path, "rb") as stream:
-            first = json.loads(stream.readline(1 << 20))
+            first = json_of(stream.readline(1 << 20))
     except (OSError, ValueError):
         return False
     return isinstance(first, dict) and bool({"run", "namespace"} & first.keys())
@@ -64,7 +69,8 @@ def check(inputs: list[str], usual: Options, asked: Asked) -> None:
     jobs = asked.jobs or ((os.cpu_count() or 1) if asked.spark else 1)
     try:
         options_of("", usual)
-        work = work_of(plan(inputs), jobs, Judged(usual, command), Choice(asked.run, asked.of))
+        work = work_of(plan(inputs, asked.line_mib), jobs, Judged(usual, command), Choice(asked.run, asked.of))
+        announce_names([stem_of(usual)])  # of runs that name no protocol
         rows = done(work, jobs, asked)
     except (BadInput, Unfit) as error:
         refuse(str(error))
@@ -105,7 +111,7 @@ def done(work: "Work", jobs: int, asked: Asked) -> "pa.Table":
 
 @contextmanager
 def progress() -> Generator[Callable[[int], None], None, None]:
-    terminal = Console(stderr=True)
+    terminal = Console(emoji=False, stderr=True)
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("checking", total=100)
         yield lambda hundredths: bar.update(task, completed=hundredths)
@@ -165,5 +171,5 @@ def named(row: dict) -> str:
 
 
 def stop(code: int, message: str) -> NoReturn:
-    Console(stderr=True, highlight=False, soft_wrap=True).print(message, markup=False)
+    Console(emoji=False, stderr=True, highlight=False, soft_wrap=True).print(message, markup=False)
     raise typer.Exit(code)

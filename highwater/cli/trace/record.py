@@ -4,22 +4,29 @@ import asyncio
 import os
 import re
 import shutil
+import socket
 import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 from urllib.parse import urlsplit
 
-from highwater.cli.console import console, refuse
+from highwater.cli.console import complain, console, refuse
 from highwater.cli.server import server
 from highwater.cli.store import ended_as_by_ctrl_c
 from highwater.clients.trial import Place, environment_of, filled, kill_group
+from highwater.gate.exits import INCOMPLETE
 from highwater.recorder.rules import BadRule, presets
+from highwater.recorder.session import Session, recording, text_of
 from highwater.recorder.session import record as record_until_stopped
-from highwater.recorder.session import recording, text_of
 from highwater.servers import s3
 from highwater.servers.leash import CannotStart
+
+LAST_PORT = 65_535
+CONNECT_S = 5  # limit of the connection that tests whether a server is there
 
 
 def record(upstream: str, clients: list[str], out: Path, rules: Path | None, keep_bytes: int, more: str) -> None:
@@ -30,7 +37,7 @@ def record(upstream: str, clients: list[str], out: Path, rules: Path | None, kee
     if len({name for name, _ in listening}) < len(listening):
         refuse("two clients have the same name: give each its own")
     with new_log(out, rules) as log:
-        count = asyncio.run(record_until_stopped(upstream, listening, log, rules, keep_bytes, tell, more))
+        count = asyncio.run(record_until_stopped(upstream, listening, log, rules, keep_bytes, partial(tell, upstream), more))
     console.print(f"{out}: {count:,} requests")
 
 
@@ -48,12 +55,26 @@ def behind(words: list[str], upstream: str, bucket: str, clients: list[str], out
     with ended_as_by_ctrl_c(), server(upstream) as url:
         os.environ.update({} if upstream else s3.CREDENTIALS)
         place = Place(url, bucket or new_bucket(url))
-        with new_log(out, rules) as log, recording(url, (name,), text_of(rules, more), log, keep_bytes) as session:
-            place = place._replace(endpoint=session.urls[name])
-            code = run([filled(word, place) for word in words], environment_of(place))
-            count = len(session.settled())
+        with new_log(out, rules) as log:
+            text = text_of(rules, more)
+            if why := unreachable(url):
+                out.unlink()
+                refuse(f"{why}; start the server, or leave out --upstream", INCOMPLETE)
+            with recording(url, (name,), text, log, keep_bytes) as session:
+                place = place._replace(endpoint=session.urls[name])
+                code = run([filled(word, place) for word in words], environment_of(place))
+                count = settled(session)
     console.print(f"{out}: {count:,} requests; {name} ended with exit code {code}", markup=False)
     return code
+
+
+def settled(session: Session) -> int:
+    """Return the number of requests. A server that never ends its reply must not keep the recorder from ending."""
+    try:
+        return len(session.settled())
+    except TimeoutError:
+        complain("the server has not ended its reply to a request: the log has that request without its reply")
+        return len(session.requests)
 
 
 def run(words: list[str], environment: dict[str, str]) -> int:
@@ -112,13 +133,28 @@ def names_a_server(url: str) -> bool:
         return False
 
 
+def unreachable(url: str) -> str:
+    """Return why no connection to a server can be made; "" if one can."""
+    parts = urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname, parts.port or {"https": 443}.get(parts.scheme, 80)), CONNECT_S).close()
+    except OSError as error:
+        return f"{url} does not answer: {error.strerror or error}"
+    return ""
+
+
 def client_of(text: str) -> tuple[str, int]:
-    match = re.fullmatch(r"([\w#.-]+)(?:=(\d{1,5}))?", text)
-    if not match or int(match[2] or 0) > 65_535:
+    match = re.fullmatch(r"([\w#.-]+)(?:=(\d+))?", text)
+    if not match:
         refuse(f"client {text!r}: write NAME or NAME=PORT")
+    if int(match[2] or 0) > LAST_PORT:
+        refuse(f"client {text!r}: there is no port {match[2]}: give 1 to {LAST_PORT}, or leave it out for any free one")
     return match[1], int(match[2] or 0)
 
 
-def tell(urls: dict[str, str]) -> None:
+def tell(upstream: str, urls: dict[str, str]) -> None:
+    """Print the clients' URLs, and a warning if the server does not answer."""
     for name, url in urls.items():
         print(f"{name} {url}", flush=True)
+    if why := unreachable(upstream):
+        print(f"warning: {why}; each request fails until a server listens there", file=sys.stderr, flush=True)

@@ -4,7 +4,6 @@ import shlex
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
-from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -12,12 +11,13 @@ from typing import NamedTuple
 import typer
 from rich.markup import escape
 
-from highwater import project
+from highwater import pages, project
 from highwater.cli.console import console, refuse
 from highwater.cli.instances import of_user
 from highwater.clients.maps import maps_of
 from highwater.gate.exits import INCOMPLETE, of_kinds
 from highwater.model.uncollected import uncollected
+from highwater.outside import LINE_MIB, first_line, texts_of
 from highwater.traces.recorded import access_log, s3log
 from highwater.traces.recorded.machine import Machine
 from highwater.traces.recorded.orders import Found, Step, search
@@ -30,6 +30,7 @@ from highwater.traces.recorded.systems.slatedb_layout import is_known, is_unread
 from highwater.traces.recorded.systems.template import Unfit
 
 OfProtocol = Callable[[Key], bool]
+FAILED = (301, 302, 307, 308, 400, 401, 403, 429)  # statuses of a request whose object the server has not looked at
 MOST = 8  # lines of a kind to show
 BEFORE = 10  # requests before a failure to show
 
@@ -37,23 +38,21 @@ BEFORE = 10  # requests before a failure to show
 def is_log(file: Path) -> bool:
     """Return whether the file is a log of a recorder or of a server, not a trace of events. Refuses an unreadable file."""
     try:
-        with open(file, errors="surrogateescape") as lines:
-            first = next((line for line in islice(lines, 100) if line.strip()), "")
+        first = first_line(file)
     except OSError as error:
         refuse(f"{file}: {error.strerror}")
     return first.lstrip().startswith(('{"kind":', '{"kind" :')) or access_log.looks_like_one(first)
 
 
-def read(file: Path) -> list[Request]:
+def read(file: Path, line_mib: int = LINE_MIB) -> list[Request]:
     """Read the requests of a log. Refuses a file that is no log."""
     try:
-        with open(file, errors="surrogateescape") as lines:
-            first = lines.readline()
-            lines.seek(0)
-            if access_log.looks_like_one(first):
+        with open(file, "rb") as stream:
+            lines = texts_of(stream, line_mib, "surrogateescape")
+            if access_log.looks_like_one(first_line(file)):
                 return access_log.read(lines)
             log = s3log.read(lines)
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         refuse(f"{file}: {error}")
     if not log.whole:
         console.print(f"[yellow]{escape(str(file))} has no end:[/] requests that were in flight when its recorder died may be "
@@ -74,11 +73,13 @@ class Mapping(NamedTuple):
     users: ModuleType | None = None
 
 
-def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: int, maps: list[str]) -> None:
+def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: int, maps: list[str],
+          line_mib: int = LINE_MIB) -> None:
     """Check a log. Exit with 10 if a property is broken, and with 11 if a request or response is impossible in the models.
 
-    Exit with 3 if the budget was too small, or if no request belongs to a known protocol: then only the store was checked."""
-    requests = read(file)
+    Exit with 3 if the budget was too small, if no request belongs to a known protocol (then only the store was checked), or if
+    all that do have failed."""
+    requests = read(file, line_mib)
     if root is not None:
         requests = [one for one in requests if of_root(one, root)]
     if not requests:
@@ -89,7 +90,8 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
         refuse(f"--set {sets[0]}: {of.source} judges this log, and takes no safeguards")
     with uncollected(), of_user(of.users) if of.users else nullcontext():
         found = search(steps, of.machine, budget)
-    if strange := [*unknown, *(one for one in requests if one not in unknown and not of.known(one))]:
+    numbers = {one.number for one in unknown}
+    if strange := [one for one in requests if one.number in numbers or not of.known(one)]:
         console.print(f"[yellow]{len(strange):,} requests are of kinds that no mapping knows:[/]")
         for (op, key), many in Counter((f"{one.method} ({one.op})", kind_of(one.key)) for one in strange).most_common(MOST):
             console.print(f"  {many:,} x {op} {key}", markup=False)
@@ -98,7 +100,7 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
                       "checked: record with a larger --keep-bytes")
     if found.verdict == "complete" and not any(of.is_metadata(step.what.key) for step in steps):
         more = "" if maps else "; --map names the keys of another one" if not project.current() or of.users else (
-            "; a log is not compared with a project's model: write a trace of events, as docs/checking/event-format.md says, "
+            f"; a log is not compared with a project's model: write a trace of events ({pages.named('event-format')}), "
             "or recorded.py")
         console.print(f"[bold yellow]NOT checked[/]: {len(requests):,} requests were compared with the store only; no request "
                       f"belongs to a known protocol{more}")
@@ -107,6 +109,11 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
     if of.users and found.verdict == "complete" and not of.machine.actions and any(
             of.is_metadata(step.what.key) and step.what.op not in READS for step in steps):
         console.print(f"[bold yellow]NOT checked[/]: {escape(of.source)} counts no change as an action of a model")
+        raise typer.Exit(INCOMPLETE)
+    if found.verdict == "complete" and all(failed(step.what.request) for step in steps if of.is_metadata(step.what.key)):
+        why = escape(reasons(requests, steps, of))
+        console.print(f"[bold yellow]NOT checked[/]: every request to a model's keys failed: {why}; look for the cause in the "
+                      "server's log, and record again")
         raise typer.Exit(INCOMPLETE)
     if found.verdict == "complete":
         actions = ", ".join(f"{many:,} {action}" for action, many in sorted(of.machine.actions.items())) or (
@@ -121,6 +128,18 @@ def check(file: Path, root: str | None, sets: list[str], skew_ms: int, budget: i
         told(found, story(found, steps, of.known), len(steps),
              shlex.join(["highwater", "trace", "check", str(file), *again]) + project.option())
         raise typer.Exit(of_kinds(["safety" if any(refusal.harm for _, refusal in found.refused) else "refinement"]))
+
+
+def failed(request: Request) -> bool:
+    """Return whether a request says nothing about the store's objects: no answer, an error of the server, or no access."""
+    return request.status < 200 or request.status >= 500 or request.status in FAILED or request.code == "NoSuchBucket"
+
+
+def reasons(requests: list[Request], steps: list[Step], of: Mapping) -> str:
+    """Count the answers to the requests to a model's keys."""
+    numbers = {step.what.request.number for step in steps if of.is_metadata(step.what.key)}
+    answers = Counter(f"{one.status or 'no answer'} {one.code}".strip() for one in requests if one.number in numbers)
+    return ", ".join(f"{many:,} x {answer}" for answer, many in answers.most_common(MOST))
 
 
 def of_slatedb(sets: list[str], skew_ms: int) -> Mapping:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from highwater.impl.codecs.index.messages import BlockMeta, decode, encode
+from highwater.outside import json_of
 
 BEGUN, PUT, ADDED, KEPT, REFUSED = "begun", "put", "added", "kept", "refused"
 DOUBT = "doubt"  # it may be in the index, or not
@@ -69,7 +70,7 @@ class Reading:
 def line_of(text: bytes) -> Line | None:
     """Return a line; None for one that was cut."""
     try:
-        said = json.loads(text)
+        said = json_of(text)
     except ValueError:
         return None
     block = decode(BlockMeta, bytes.fromhex(said["block"])) if said["what"] == BEGUN else None

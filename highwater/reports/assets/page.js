@@ -309,11 +309,12 @@ function Page(world) {
 
   function button(move, number, from, next) {
     const [name, doc, where, guards] = world.actions(move.p)[move.action], follows = world.same(next, move);
-    const risk = world.verdicts(move.state).failing.length > 0;
+    const failed = new Set(world.verdicts(from).failing.map(({property}) => property));
+    const risk = world.verdicts(move.state).failing.map(({property}) => property).find(property => !failed.has(property));
     return el(`button.move.${follows ? "next" : ""}`, {
       style: hue(move.p), onclick: () => take(number), title: [doc, where, guards.join("\n")].filter(Boolean).join("\n\n"),
     }, el("span.name", name, choices(move)),
-    el("span", risk && el("span.risk", {title: "a property fails in that state"}, "✗ "),
+    el("span", risk !== undefined && el("span.risk", {title: `${d.properties[risk][1]} holds here and fails in that state`}, "✗ "),
       follows && el("span.tag", {title: "the next step"}, "→ "), number < 9 && el("kbd.wide", String(number + 1))),
     el("span.effect", effect(from, move)));
   }

@@ -77,13 +77,25 @@ function Page(run) {
   let cursor = run.last, zoom = 1, all = small || !run.story.length, at = null, lanes = null;
 
   const hue = c => `--of: var(--p${c % 8})`;
-  const cut = (text, room) => text.length > room ? text.slice(0, room - 1) + "…" : text;
+  const shortly = c => d.clients[c].replace(/^(W)riter|^(C)ollector|^(R)eader/, "$1$2$3");
+  const cut = (text, room) => text.length > room ? text.slice(0, room - 1).replace(/…$/, "") + "…" : text;
+  const middle = (text, room) => text.length > room ? text.slice(0, Math.ceil((room - 1) / 2)) + "…"
+    + text.slice(text.length - Math.floor((room - 1) / 2)) : text;
+
+  // A request and its response in `room` characters: the longest word of the request, its key, is shortened first.
+  function fitted(ask, answer, room) {
+    const left = Math.max(room - answer.length, Math.min(ask.length, room >> 1)), key = ask.split(" ").sort((x, y) => y.length - x.length)[0];
+    const shorter = ask.replace(key, () => middle(key, Math.max(12, key.length - Math.max(0, ask.length - left))));
+    return cut(shorter, left) + cut(answer, Math.max(6, room - Math.min(left, shorter.length)));
+  }
+
   const short = text => text.length > 46 ? text.slice(0, 26) + " … " + text.slice(-17) : text;
 
   function columns() {
     const width = $("scroll").clientWidth || 960, digits = `${rows.length}${rows[rows.length - 1].t} ms`.length, clock = Math.max(92, 34 + 6.8 * digits), first = clock + 60;
     const step = Math.max(40, Math.min(84, (width * 0.56 - first) / n));
-    return {width, clock, client: c => first + c * step, store: first + n * step, text: first + n * step + 20};
+    const text = first + n * step + 20;
+    return {width, clock, client: c => first + c * step, store: first + n * step, text, narrow: width - text < 300};
   }
 
   // --- the drawing
@@ -139,17 +151,17 @@ function Page(run) {
   function drawText(number) {
     const row = rows[number], y = at.middle[number];
     if (at.height[number] < 13) return null;
-    const who = d.clients[row.c], reason = run.why.has(number) ? run.why.get(number).text : run.failing.has(number) ? d.error : "";
+    const who = lanes.narrow ? shortly(row.c) : d.clients[row.c], model = lanes.narrow ? "" : row.model, reason = run.why.has(number) ? run.why.get(number).text : run.failing.has(number) ? d.error : "";
     const two = reason && at.height[number] >= 26;
-    const room = Math.max(20, Math.floor((lanes.width - lanes.text - 7.6 * (row.model.length + who.length) - 30) / 6.4));
+    const room = Math.max(16, Math.floor((lanes.width - lanes.text - 7.6 * (model.length + who.length) - (model ? 30 : 14)) / (model ? 6.4 : 7)));
     const answer = row.answer ? (["applied", "disk"].includes(row.kind) ? " → " : ": ") + short(row.answer) : "";
-    const said = row.ask + answer, base = two ? y - 7.5 : y;
+    const base = two ? y - 7.5 : y;
     return [
       el("text.number", {x: 4, y}, `${number}`),
       el("text.time", {x: lanes.clock - 9, y, "text-anchor": "end"}, `${row.t} ms`),
       el("text", {x: lanes.text, y: base}, el("tspan.who", {style: hue(row.c)}, who + " "), row.late && el("tspan.bad.who", "zombie: "),
-        cut(said, room), el("title", `${row.ask} ${row.answer}`)),
-      row.model && el("text.model", {x: lanes.width - 8, y: base, "text-anchor": "end"}, row.model),
+        fitted(row.ask, answer, room), el("title", `${row.ask} ${row.answer}`)),
+      model && el("text.model", {x: lanes.width - 8, y: base, "text-anchor": "end"}, model),
       two && el("text.reason", {x: lanes.text, y: y + 8}, cut(reason, Math.floor((lanes.width - lanes.text) / 5.9))),
     ];
   }
@@ -189,10 +201,10 @@ function Page(run) {
     $("drawing").setAttribute("height", at.end);
     $("lanes").replaceChildren(...[el("span.soft", {style: `left: ${lanes.clock - 38}px`}, "clock"),
       ...d.clients.map((name, c) => el("span.lane", {style: `left: ${lanes.client(c)}px; color: var(--p${c % 8})`, title: name},
-        name.replace(/^(W)riter|^(C)ollector|^(R)eader/, lanes.client(1) - lanes.client(0) < 80 ? "$1$2$3" : "$&"))),
+        lanes.client(1) - lanes.client(0) < 80 ? shortly(c) : name)),
       d.store !== false && el("span.lane", {style: `left: ${lanes.store}px`}, "store"),
       el("span.soft", {style: `left: ${lanes.text + 18}px`}, "request → reply"),
-      el("span.soft", {style: "right: 20px"}, "in the model")].filter(Boolean));
+      !lanes.narrow && el("span.soft", {style: "right: 20px"}, "in the model")].filter(Boolean));
   }
 
   // --- the side: the event, and the state of the model after it
@@ -208,14 +220,15 @@ function Page(run) {
   }
 
   function part(number, which) {
-    const fields = run.fields(number, which).filter(field => run.changed(field) || !run.empty(field.now));
-    return fields.length ? el("dl", fields.map(field => el(`div.row.${run.changed(field) ? "changed" : ""}`,
-      el("dt", {title: field.note || null}, field.name), el("dd", value(field))))) : el("p.soft", "nothing");
+    const fields = run.fields(number, which), kind = field => run.changed(field) ? "changed" : run.empty(field.now) ? "empty" : "";
+    return fields.length ? el("dl", fields.map(field => el(`div.row.${kind(field)}`, el("dt", {title: field.note || null}, field.name),
+      el("dd", Array.isArray(field.now) && kind(field) === "empty" ? "none" : value(field))))) : el("p.soft", "nothing");
   }
 
   function drawSide() {
     const row = rows[cursor], fails = run.failing.has(cursor), cause = run.why.get(cursor);
     const order = [...d.locals.keys()].sort((x, y) => (d.locals[y][0] === d.clients[row.c]) - (d.locals[x][0] === d.clients[row.c]));
+    const stateless = !d.shared.length && d.locals.every(([, names]) => !names.length);
     $("side").replaceChildren(
       el(`div.card.event.${fails ? "fails" : ""}`, {style: hue(row.c)},
         el("h2", `Event ${cursor} of ${rows.length - 1} · ${row.t} ms`),
@@ -227,10 +240,11 @@ function Page(run) {
         cause && el("p.why", `Why it matters: ${cause.text}.`),
         fails && el("div.why", el("b", "Here it fails. "), d.error, d.why && el("pre", d.why)),
         row.body && el("details", el("summary", "content"), el("pre", row.body))),
-      row.state ? el("div.card", el("h2", "The model's state after it"), el("h3", "Shared"), part(cursor, 0))
+      stateless ? el("div.card", el("p.soft", "The judge of this protocol keeps facts of its own, and no state of a model."))
+        : row.state ? el("div.card", el("h2", "The model's state after it"), el("h3", "Shared"), part(cursor, 0))
         : el("div.card", el("h2", "The model's state before it"), el("p.soft", d.failing.includes(cursor)
           ? "The model cannot follow. Marked is what the event before changed." : "The model cannot follow this far."), part(before(), 0)),
-      ...order.map(p => el("div.card.part", {style: hue(d.clients.indexOf(d.locals[p][0]))},
+      ...(stateless ? [] : order).map(p => el("div.card.part", {style: hue(d.clients.indexOf(d.locals[p][0]))},
         el("h3", el("span.dot"), d.locals[p][0]), part(row.state ? cursor : before(), p + 1))));
   }
 

@@ -86,7 +86,7 @@ class Figures(NamedTuple):
     asked: Asked
     commit: str  # of the campaign's code; "": not known
     here: bool  # whether the current code is the campaign's
-    running: bool
+    running: bool | None  # None: unknown, for a copy of a bucket
     done: int
     left: int
     requests: int

@@ -1,8 +1,8 @@
 """Safety: every request of a trace is an action of model.py, and each response to a caller agrees with the model.
 
 Each method returns a Match: a process of the model, and the actions of which one must explain the event. Its last argument,
-`agrees(action, shared, local, shared', local')`, says whether a step shows what was observed. The page docs/guide/mapping.md of
-highwater explains the rest.
+`agrees(action, shared, local, shared', local')`, says whether a step shows what was observed.
+`highwater docs mapping` explains the rest.
 """
 
 from highwater import Event, Match, Refiner

@@ -41,6 +41,7 @@ Uuid = Annotated[str, "uuid"]  # 8-4-4-4-12 hexadecimal digits; the file has a t
 Ulid = Annotated[str, "ulid"]  # 26 letters of Crockford's base 32; the file has such a table, too
 
 LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+PAIRS = [a + b for a in LETTERS for b in LETTERS]
 ULID = re.compile(f"[0-7][{LETTERS}]{{25}}")
 DIGITS = str.maketrans(LETTERS, "0123456789abcdefghijklmnopqrstuv")  # as `int` takes them
 SHARING = 4  # reading may consume this many times the buffer's size; the released writer shares only vtables
@@ -480,7 +481,7 @@ def uuid_of(number: int) -> str:
 
 @lru_cache(LATELY)
 def ulid_of(number: int) -> str:
-    return "".join(LETTERS[number >> shift & 31] for shift in range(125, -1, -5))
+    return "".join([PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
 
 
 def number_of_uuid(text: str) -> int:

@@ -48,7 +48,9 @@ class Columns(NamedTuple):
 
 
 ARRAYS = ("block", "place", "min_ms", "max_ms", "tenant", "name", "labels")
-NONE = Columns(EMPTY, (), (), {}, *np.zeros((len(ARRAYS), 0), np.int64), {}, (), label_sets(()), *np.zeros((2, 0), np.int64))
+NO_NUMBERS: Any = np.zeros(0, np.int64)
+NONE = Columns(EMPTY, (), (), {}, **dict.fromkeys(ARRAYS, NO_NUMBERS), lists={}, distinct=(), sets=label_sets(()),
+               owner=NO_NUMBERS, member=NO_NUMBERS)
 
 
 def read(rows: Rows, unit: Unit, before: Columns = NONE) -> Columns:

@@ -59,6 +59,7 @@ def satisfying(of: LabelSets, matcher: Matcher, strings: Sequence[str], index: d
             found = ~found
     else:
         distinct, places = np.unique(values, return_inverse=True)
-        found = np.array([number != MISSING and holds(strings[number]) for number in distinct.tolist()])[places]
+        numbers: list[int] = distinct.tolist()
+        found = np.array([number != MISSING and holds(strings[number]) for number in numbers])[places]
     found[values == MISSING] = if_missing
     return found

@@ -20,6 +20,7 @@ import numpy as np
 
 from highwater.model.explore.disk.own_folder import own
 from highwater.model.explore.wide import Learnt
+from highwater.outside import document_of, json_of
 
 VERSION = 1  # the version of the folder's format
 OURS = (".lock", ".explore.json")
@@ -137,7 +138,7 @@ def level_at(folder: Path, depth: int) -> Level:
     """Return the level at this depth. Raises Refused."""
     path = place(folder, depth)
     try:
-        said = json.loads(path.read_text())
+        said = json_of(document_of(path))
         level = Level(**said)
         return level._replace(pairs=part_of(level.pairs), new=[part_of(part) for part in level.new],
                               seen=[[part_of(part) for part in parts] for parts in level.seen])
@@ -196,7 +197,7 @@ def opened(folder: Path, what: dict, partitions: int | None, usual: int) -> Gene
 def read_label(label: Path) -> dict:
     """Return the folder's label. Raises Refused."""
     try:
-        said = json.loads(label.read_text())
+        said = json_of(document_of(label))
         known = {"version": said["version"], "what": dict(said["what"]), "partitions": int(said["partitions"]),
                  "run": int(said["run"])}
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -12,7 +12,7 @@ import z3
 
 from highwater.model.proofs.engine.finite import Cell, Finite, Move, Values
 from highwater.model.proofs.engine.logic import And, Not, Or
-from highwater.model.proofs.engine.plain import Plain, neat, rows
+from highwater.model.proofs.engine.plain import Plain, neat, rows, table
 from highwater.model.proofs.engine.system import System, base, title
 
 
@@ -84,16 +84,32 @@ class Finder:
                 break
         return found
 
+    def changed(self, values: Values) -> list[str]:
+        """Return the fields that are other ones after the tables of a state have been written and read again."""
+        plain, found = self.plain, {}
+        for role, me in self.finite.processes:
+            view = self.finite.view(values, role, me)
+            again, _ = plain.see(role, me, plain.written(role, view))
+            for f, (*arguments, result) in self.system.fields[role].items():
+                ranges = [plain.scope[sort] for sort in arguments]
+                if table(view.fields[f], ranges, result) != table(again.fields[f], ranges, result):
+                    found[title(role, f)] = None
+        return list(found)
+
     def show(self, values: Values, move: Move | None, clause: Callable) -> str:
         """The state, what the step changes, and what the clause then fails of, once plain Python agrees."""
         plain, initial = self.plain, self.plain.state(self.finite.whole(self.finite.initial()))
         before = plain.state(self.finite.whole(values))
-        if before != initial and any(plain.failure_in(each, before) for each in self.system.clauses.values()):
-            return f"plain Python finds a clause broken before the step, in {before}"
+        broken = next((name for name, each in self.system.clauses.items() if plain.failure_in(each, before)), "")
+        if before != initial and broken:
+            shown = rows(*[plain.variables(state) for state in (initial, before, before)])
+            return "\n".join([f"Z3 found tables of no state of the model: `write` and then `read` change "
+                              f"{', '.join(self.changed(values))}, and then {broken} fails. Add a clause about their form. "
+                              "They are written as:", *shown])
         steps = [("", (), before)] if move is None else plain.after(before, move.role, move.me, [move.action])
         for _, choices, after in steps:
             if failure := plain.failure_in(clause, after):
-                table = rows(*map(plain.variables, (initial, before, after))) or ["all is as initially"]
+                shown = rows(*map(plain.variables, (initial, before, after))) or ["all is as initially"]
                 step = [f"{title(move.process, move.action)}{neat(choices)}"] if move else []
-                return "\n".join([*step, *table, f"fails of {failure}"])
+                return "\n".join([*step, *shown, f"fails of {failure}"])
         return f"plain Python does not find it, in {before}"

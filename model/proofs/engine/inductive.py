@@ -60,19 +60,18 @@ def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None,
 
     def solver(*facts: Any, share: int = 1, seed: int = 0) -> z3.Solver:
         s = z3.SimpleSolver()
-        s.set("rlimit", (RLIMIT if rlimit is None else rlimit) // share)
+        most = RLIMIT if rlimit is None else rlimit
+        s.set("rlimit", most and max(most // share, 1))  # 0: no limit
         s.set("timeout", timeout_ms)
         s.set("random_seed", seed)
         s.add(*facts)
         return s
 
-    def of_few(facts: list[Any]) -> str:
-        """Return the verdict of a query of its own. What Z3 does depends on what its process has seen before: so a short query
-        is tried with some seeds, before all the work that is allowed is spent on one."""
-        for seed in range(1, 8):
-            if (verdict := verdict_of(solver(*facts, share=10, seed=seed))) in ("fails", "proved"):
-                return verdict
-        return verdict_of(solver(*facts))
+    def of_seeds(facts: list[Any]) -> str:
+        """Return the verdict of a query of its own, from a tenth of the work for each of some seeds; "" if all give up. What Z3
+        does depends on what its process has seen before."""
+        verdicts = (verdict_of(solver(*facts, share=10, seed=seed)) for seed in range(1, 8))
+        return next((verdict for verdict in verdicts if verdict in ("fails", "proved")), "")
 
     def known(action: str, clause: str) -> list[Any]:
         """Return the hypotheses of a query: the whole invariant, or what `needs` names."""
@@ -93,13 +92,16 @@ def prove(system: System, c: Any, progress: Callable[[Row], None] | None = None,
                 reading = state.shared.reading
                 negation = reading.negation(c, clause, state, reading.whole() if action else None)
                 if (name, clause_name) in system.needs:
-                    answers.add(of_few([*known(name, clause_name), *facts, negation]))
+                    query = [*known(name, clause_name), *facts, negation]
+                    answers.add(of_seeds(query) or verdict_of(solver(*query)))
                     continue
                 s = whole(at)
                 s.push()
                 s.add(negation)
-                answers.add(verdict_of(s))
+                verdict = verdict_of(s)
                 s.pop()
+                gave_up = verdict in ("timeout", "unknown")
+                answers.add((gave_up and of_seeds([*known(name, clause_name), *facts, negation])) or verdict)
             verdict = next(v for v in ("fails", "timeout", "unknown", "proved") if v in answers)
             text = finder().find(clause, name, *action) if explain and verdict != "proved" else ""
             if "\nfails of " in text:  # also where Z3 gave up without bounds, and a small state will do

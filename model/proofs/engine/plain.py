@@ -25,9 +25,11 @@ WIDE = 120  # the width of a row with the values before and after side by side
 
 
 class Plain:
-    """The reading over Python values: the model's own states, as tables. A scope gives the elements of each sort."""
+    """The reading over Python values: the model's own states, as tables. A scope gives the elements of each sort. Raises
+    Misnamed for a parameter of another sort."""
 
     def __init__(self, system: System, c: Any, scope: Scope):
+        check_parameters(system, scope)
         self.system, self.c, self.scope, self.rigid = system, c, scope, system.meaning(c)
         self.processes = [(role, me) for role, sort in system.roles.items() for me in scope[sort]]
         self.seen = functools.cache(self.see)
@@ -128,6 +130,19 @@ class Plain:
                 return ", ".join(f"{name} = {f'{x.role}#{x.me}' if isinstance(x, View) else neat(x)}"
                                  for name, x in zip(clause.__annotations__, xs)) or "the state"
         return None
+
+
+def check_parameters(system: System, scope: Scope) -> None:
+    actions = (relation for of_role in system.actions.values() for relation in of_role.values())
+    for f in (*system.clauses.values(), *system.properties.values(), *actions):
+        for name, sort in f.__annotations__.items():
+            if base(sort) is not View and sort not in scope:
+                raise Misnamed(f"{f.__name__}: the parameter {name} has the sort {sort_name(sort)}; the scope has "
+                               f"{', '.join(map(sort_name, scope))}")
+
+
+def sort_name(sort: Sort) -> str:
+    return getattr(sort, "__name__", str(sort))
 
 
 def table(value: Any, ranges: list[list], result: Sort) -> Any:

@@ -71,13 +71,24 @@ def only_narrowed(c: Knobs) -> Any:
 
 
 def next_bounds(c: Knobs) -> Any:
-    """A view of a run ends where the next one starts. Then the two have no key in common, and no row of the run is lost:
-    the last row of the first view's SST is before the next start."""
+    """A view of a run ends with the first key of the next one. Then the two have only that key in common, and no row of the
+    run is lost: the last row of the first view's SST is at the next start or before."""
     view, following, last = span("view"), span("following"), z3.Int("last")
-    bound = Span(view.start, following.start) if c.functions.NEXT_BOUNDS else view
-    known = And(view.start < following.start, last < following.start, following.start < view.end)
-    disjoint = Not(And(has(bound, k), has(following, k)))
-    return Implies(known, And(disjoint, Implies(And(has(view, k), k <= last), has(bound, k))))
+    end = following.start + 1 if c.functions.SHARE_KEYS else following.start
+    bound = Span(view.start, end) if c.functions.NEXT_BOUNDS else view
+    known = And(view.start <= following.start, last <= following.start, following.start < view.end)
+    shared = Implies(And(has(bound, k), has(following, k)), k == following.start)
+    return Implies(known, And(shared, Implies(And(has(view, k), k <= last), has(bound, k))))
+
+
+def chain_shares_one(c: Knobs) -> Any:
+    """The step of an induction: if no view before n has a key after the first one of n, then no view before n + 1 has a key
+    after the first one of n + 1. So it suffices to compare neighbours."""
+    earlier, now, following = span("earlier"), span("now"), span("following")
+    most = following.start + 1 if c.functions.NEXT_BOUNDS else now.end
+    known = And(earlier.end <= now.start + 1, now.start <= following.start, now.end <= most)
+    shared = [Implies(And(has(one, k), has(following, k)), k == following.start) for one in (earlier, now)]
+    return Implies(known, And(earlier.end <= following.start + 1, *shared))
 
 
 def cut_covers(c: Knobs) -> Any:
@@ -120,6 +131,7 @@ LEMMAS: dict[str, Callable[[Knobs], Any]] = {  # a formula; its free constants a
     "Intersection": intersection,
     "OnlyNarrowed": only_narrowed,
     "NextBounds": next_bounds,
+    "ChainSharesOne": chain_shares_one,
     "CutCovers": cut_covers,
     "AdjacentMerge": adjacent_merge,
     "SortedAreDisjoint": sorted_are_disjoint,
@@ -131,6 +143,8 @@ REFUTED = [  # a lemma, and the knobs without a safeguard that it needs
     ("Intersection", Knobs(OFF._replace(CUT_VIEWS=False))),
     ("OnlyNarrowed", Knobs(OFF._replace(CUT_VIEWS=False))),
     ("NextBounds", Knobs(OFF._replace(NEXT_BOUNDS=False))),
+    ("NextBounds", Knobs(OFF._replace(SHARE_KEYS=False))),
+    ("ChainSharesOne", Knobs(OFF._replace(NEXT_BOUNDS=False))),
     ("CutCovers", Knobs(HALF_OPEN=False)),
     ("AdjacentMerge", Knobs(OFF._replace(NO_GAPS=False))),
     ("SortedAreDisjoint", Knobs(OFF._replace(REFUSE_OVERLAP=False))),

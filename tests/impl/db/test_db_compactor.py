@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import count
+from itertools import count, pairwise
 from random import Random
 
 import pytest
@@ -47,7 +47,7 @@ from highwater.impl.db.upload import uploaded
 from highwater.impl.errors import FencedInDoubt, OutcomeUnknown, Unavailable
 from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.manifests.readable import HasSegments
-from highwater.impl.manifests.spans import Malformed, Span
+from highwater.impl.manifests.spans import Malformed, Span, in_run
 from highwater.impl.protocols import checkpoints, database_gc
 from highwater.impl.protocols.checkpoints import NotInitialized
 from highwater.impl.protocols.destroy_mark import DatabaseDestroyed, with_mark
@@ -157,6 +157,13 @@ def cut_anywhere(real):
     return parts
 
 
+def first_only(run_id, views, ssts):
+    """The views of a run without the keys that the view before has."""
+    shown = in_run(run_id, views, ssts)
+    cut = [(view, Span(max(span.start, before.end or b""), span.end)) for (_, before), (view, span) in pairwise(shown)]
+    return [*shown[:1], *((view, span) for view, span in cut if not span.ends_by(span.start))]
+
+
 def result_with(**fields: Callable[[Manifest, Sequence[Sst]], object]):
     """A result in which some fields are wrong."""
     real = claims.with_result
@@ -171,6 +178,7 @@ BROKEN = {
     "tombstones are dropped above the bottom": (compaction, "is_bottom", lambda manifest, spec: True),
     "tombstones are kept at the bottom": (compaction, "is_bottom", lambda manifest, spec: False),
     "visible ranges are ignored": (compaction, "effective", lambda view, ssts: Span()),
+    "a key that SSTs of a run share is merged from the first only": (compaction, "in_run", first_only),
     "one key is in two SSTs of a run": (compaction, "parts", cut_anywhere(compaction.parts)),
     "inputs are not pinned": (sys.modules[__name__], "DbCompactor", NoPin),
     "SSTs of the parent stay in its entry": (

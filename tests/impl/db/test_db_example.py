@@ -1,4 +1,4 @@
-"""The example in README.md: it opens a real database, and what it writes is there."""
+"""The example in docs/operating/database.md: it opens a real database, and what it writes is there."""
 
 import asyncio
 import subprocess
@@ -9,6 +9,7 @@ from highwater.impl.db.merge import Shown
 from highwater.impl.db.reader import Reader, opened
 from highwater.impl.manifests.spans import Span
 from highwater.impl.stores.local import LocalStore
+from tests.support.slatedb.folders import asked
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "database" / "visits.py"
@@ -32,7 +33,15 @@ def test_the_example_opens_a_database_twice(tmp_path):
     assert said_by(tmp_path)[-1] == "visits: 7 and now 10"
 
 
-def test_the_readme_shows_it():
+def test_the_example_runs_on_a_clone(tmp_path):
+    """Its operands are in an SST of the parent."""
+    (tmp_path / "parent").mkdir()
+    said_by(tmp_path / "parent")
+    asked("clone", tmp_path / "parent", tmp_path / "below" / "clone")
+    assert said_by(tmp_path / "below" / "clone")[-1] == "visits: 7 and now 10"
+
+
+def test_page_shows_example():
     """`python -m bench.pages database` writes it there."""
-    shown = (ROOT / "README.md").read_text()
+    shown = (ROOT / "docs/operating/database.md").read_text()
     assert all(f"    {line}" in shown for line in EXAMPLE.read_text().splitlines() if line)

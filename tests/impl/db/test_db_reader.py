@@ -1,6 +1,7 @@
 """Reads of a database: its newest versions, in every order and with every kind of row; and what cannot be read."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from highwater.impl.db.rows import MERGE, TOMBSTONE, VALUE, Row
 from highwater.impl.db.wal import WalMissing, table_of
 from highwater.impl.errors import NotFound
 from highwater.impl.layout import Namespace, key_of_sst
-from highwater.impl.manifests.spans import EVERYTHING, Malformed, Span, range_of
+from highwater.impl.manifests.spans import EVERYTHING, Malformed, Span, meet, range_of
 from tests.support.slatedb.tables import database, id_of
 
 NOW = 1000
@@ -156,6 +157,71 @@ def test_a_run_reads_only_the_ssts_that_have_keys_of_the_span():
     assert [*values(scanned(store, Span(b"d", b"g")))] == [b"d", b"e", b"f"]
     with pytest.raises(CannotRead, match="is missing"):
         scanned(store)
+
+
+def store_of_run(ssts: list[list[Row]], visible: list[Span | None] | None = None):
+    """A database with one run of these SSTs."""
+    names = [id_of(number) for number in range(1, len(ssts) + 1)]
+    views = tuple(View(name, name, span and range_of(span)) for name, span in zip(names, visible or [None] * len(names)))
+    return database(ssts, l0=(), compacted=(Run(1, views),))[0]
+
+
+@st.composite
+def split_runs(draw):
+    """The rows of a run, and the SSTs into which a compactor has cut them, between any two rows. Some SSTs have rows outside of
+    their visible range."""
+    rows = []
+    for key in (b"a", b"k", b"m"):
+        for seq in range(draw(st.integers(0, 9)), 0, -1):
+            kind, expiry = draw(st.sampled_from((VALUE, VALUE, TOMBSTONE, MERGE))), draw(st.sampled_from((None, None, NOW)))
+            value = b"" if kind == TOMBSTONE else b"%d" % seq * draw(st.sampled_from((1, 30)))
+            rows.append(Row(key, seq, kind, value, None, None if kind == TOMBSTONE else expiry))
+    cuts = sorted(draw(st.sets(st.integers(1, max(1, len(rows) - 1)))))
+    ssts = [one for one in (rows[a:b] for a, b in pairwise([0, *cuts, len(rows)])) if one]
+    visible = [Span(one[0].key, one[-1].key + b"\0") if draw(st.booleans()) else None for one in ssts]
+    outside = Row(b"0", 1, value=b"hidden"), Row(b"z", 1, value=b"hidden")
+    return rows, [[outside[0], *one, outside[1]] if span else one for one, span in zip(ssts, visible)], visible
+
+
+@settings(max_examples=150, deadline=None)
+@given(split_runs())
+def test_versions_in_several_ssts_of_a_run_are_all_read(split):
+    rows, ssts, visible = split
+    store = store_of_run(ssts, visible)
+
+    async def go():
+        reader = Reader(store, await opened(store, "db"))
+        for seq in (*range(10), None):
+            wanted = {key: shown([row for row in rows if row.key == key], NOW, seq) for key in (b"a", b"k", b"m", b"z")}
+            assert {key: await reader.get(key, NOW, seq) for key in wanted} == wanted
+            for span in (EVERYTHING, Span(b"", b"k"), Span(b"k", b"k\0"), Span(b"k\0")):
+                assert [one async for one in reader.scan(span, NOW, seq)] == [
+                    one for key, one in wanted.items() if one and meet(Span(key, key + b"\0"), span)]
+
+    asyncio.run(go())
+
+
+def test_a_view_whose_filter_excludes_a_shared_key_does_not_end_a_read():
+    """Its range goes on to the first key of the next view, and its SST has no such key."""
+    store = store_of_run([[Row(b"%c" % key, 1) for key in b"abcxyz"], [Row(b"k", 2, value=b"2"), Row(b"m", 1)]],
+                         [Span(b"a", b"k\0"), None])
+    found = got(store, b"k")
+    assert found and found.value == b"2" and got(store, b"x") is None
+
+
+NEW, OLD = [Row(b"k", seq, value=b"x" * 30) for seq in (9, 8, 7)], [Row(b"k", seq, value=b"x" * 30) for seq in (3, 2, 1)]
+
+
+@pytest.mark.parametrize("ssts", [
+    [OLD, NEW], [[Row(b"a", 1), *OLD], [*NEW, Row(b"m", 1)]], [NEW, OLD, [Row(b"k", 4)]], [NEW, NEW], [OLD, OLD[2:]],
+    [NEW, [Row(b"k", 7, TOMBSTONE)]]])
+def test_versions_that_do_not_descend_in_a_run_are_damage(ssts):
+    """The manifest cannot tell, so whoever reads the rows does."""
+    store = store_of_run(ssts)
+    for read in (lambda: scanned(store), lambda: got(store, b"k")):
+        with pytest.raises(DamagedObject, match="order of rows: b'k' of number"):
+            read()
+    assert got(store, b"z") is None
 
 
 def test_an_sst_of_a_parent_is_read_there():

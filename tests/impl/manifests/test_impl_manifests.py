@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from highwater.impl.manifests import externals, merge, project, readable, union
-from highwater.impl.manifests.spans import Span, effective
+from highwater.impl.manifests.spans import Span, effective, in_run, meet
 from highwater.model.functions.projection_union import Constants
 from highwater.model.functions.projection_union_checks import CHECKS, first
 from tests.support.slatedb.small import FUNCTIONS
@@ -24,6 +24,14 @@ def copied_runs(parts):
 
 def unbounded(run_id, views, ssts):
     return [(view, effective(view, ssts)) for view in views]
+
+
+def unshared(run_id, views, ssts):
+    """End each view before the first key of the next one."""
+    shown = in_run(run_id, views, ssts)
+    ends = [meet(span, Span(span.start, following.start)) if span.start < following.start else None
+            for (_, span), (_, following) in pairwise(shown)]
+    return [(view, span) for (view, _), span in zip(shown, [*ends, *(span for _, span in shown[-1:])]) if span]
 
 
 def with_gaps(l0, spans):
@@ -52,6 +60,7 @@ UNION = union.union
 WRONG = [  # the safeguard, the property that fails, the module, its function, and the wrong one
     ("CUT_VIEWS", "ProjectionIsRestriction", project, "with_span", lambda view, span, sst: view),
     ("NEXT_BOUNDS", "RunsAreSorted", project, "in_run", unbounded),
+    ("SHARE_KEYS", "ProjectionIsRestriction", project, "in_run", unshared),
     ("PRUNE_PINS", "PinsAreNeeded", project, "pruned", lambda external_dbs, shown: external_dbs),
     ("REFUSE_LOG", "ProjectionIsRestriction", readable, "check_log", lambda manifest, fences: None),
     ("REFUSE_LOG", "UnionIsTheSources", readable, "check_log", lambda manifest, fences: None),

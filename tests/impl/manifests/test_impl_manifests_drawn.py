@@ -64,14 +64,19 @@ def shows(manifest, view, key):
     return inside and has(view.visible_range or ALL, key)
 
 
+def begins_before(manifest, view, key):
+    start, kind = (view.visible_range or ALL).start
+    return info_of(manifest, view).first_entry < key and (kind == UNBOUNDED or start < key)
+
+
 def shown(manifest, key):
-    """The SSTs that show a key, the newest first. In a run a reader looks into the last view that starts at the key or
-    before."""
+    """The SSTs that show a key, the newest first. In a run a reader looks into the views that start at the key or before, up
+    to the first one behind which another one starts before the key."""
     l0 = [view.sst_id for view in manifest.l0 if shows(manifest, view, key)]
     for run in manifest.compacted:
-        before = [view for view in run.views if info_of(manifest, view).first_entry <= key and starts_by(
-            view.visible_range or ALL, key)]
-        l0 += [view.sst_id for view in before[-1:] if shows(manifest, view, key)]
+        last = max((n for n, view in enumerate(run.views) if begins_before(manifest, view, key)), default=0)
+        l0 += [view.sst_id for view in run.views[last:] if starts_by(view.visible_range or ALL, key)
+               and shows(manifest, view, key)]
     return tuple(l0)
 
 
@@ -91,7 +96,7 @@ def ranges(draw):
 
 @st.composite
 def manifests(draw):
-    """A well-formed manifest: L0 in any order, and runs whose SSTs have no key in common."""
+    """A well-formed manifest: L0 in any order, and runs in which neighbours have at most one key in common."""
     ssts, numbers = [], count(1)
 
     def sst(first, last, last_is_known):
@@ -105,7 +110,7 @@ def manifests(draw):
         name = sst(first, last, draw(st.booleans()))
         l0.append(View(name, name, draw(ranges())))
     for run_id in sorted(draw(st.sets(st.integers(0, 4), max_size=2)), reverse=True):
-        ends = sorted(draw(st.sets(KEYS, min_size=2, max_size=6)))
+        ends = sorted(draw(st.lists(KEYS, min_size=2, max_size=7)))
         names = [sst(first, last, draw(st.booleans())) for first, last in zip(ends[::2], ends[1::2])]
         runs.append(Run(run_id, tuple(View(name, name) for name in names)))
     others = draw(st.sets(st.sampled_from([one.id for one in ssts]))) if ssts else set()
@@ -312,21 +317,53 @@ def test_sources_are_sorted_and_one_without_rows_is_no_matter():
     assert [one.path for one in found.external_dbs] == ["left", "right"]
 
 
-RUNS = [
-    ((b"a", b"c", b"b", b"d"), "both have the keys from b'b' on"),
-    ((b"a", b"b", b"b", b"d"), "both have the keys from b'b' on"),  # a key in two SSTs of a run: neither version may be hidden
-    ((b"c", b"d", b"a", b"b"), "it is not sorted"),
-]
+def run_of(*ends, **visible):
+    """A database with one run: SSTs with these first and last keys, None for a last key that is not known. `visible`: the range
+    of the view at a place, as in v0=Span(b"a", b"b")."""
+    names = [ulid_of(number << 80) for number in range(1, len(ends) + 1)]
+    ssts = tuple(Sst(name, SstInfo(first_entry=first, last_entry=last), 2) for name, (first, last) in zip(names, ends))
+    views = tuple(View(name, name, spans.range_of(visible[f"v{n}"]) if f"v{n}" in visible else None)
+                  for n, name in enumerate(names))
+    return Manifest(initialized=True, ssts=ssts, compacted=(Run(1, views),))
 
 
-@pytest.mark.parametrize("keys, says", RUNS)
-def test_a_run_that_is_not_sorted_is_damage(keys, says):
-    ssts = tuple(Sst(name, SstInfo(first_entry=keys[2 * n], last_entry=keys[2 * n + 1]), 2) for n, name in enumerate((A, B)))
-    manifest = Manifest(ssts=ssts, compacted=(Run(1, (View(A, A), View(B, B))),))
+@pytest.mark.parametrize("manifest, says", [
+    (run_of((b"a", b"c"), (b"b", b"d")), "both have the keys from b'b' on"),
+    (run_of((b"a", b"c"), (b"b", b"b")), "both have the keys from b'b' on"),
+    (run_of((b"a", b"b"), (b"a", b"b")), "both have the keys from b'a' on"),
+    (run_of((b"a", b"b"), (b"b", b"c"), (b"b", b"d")), "both have the keys from b'b' on"),  # the one between has another key
+    (run_of((b"a", b"d"), (b"a", b"d"), v0=Span(b"a", b"c"), v1=Span(b"b")), "both have the keys from b'b' on"),
+    (run_of((b"a", b"d"), (b"a", b"d"), v0=Span(b"a", b"b\0a"), v1=Span(b"b")), "both have the keys from b'b' on"),
+    (run_of((b"c", b"d"), (b"a", b"b")), "it is not sorted"),
+    (run_of((b"b", None), (b"a", b"b")), "it is not sorted"),
+    (run_of((b"b", b"b"), (b"b", b"b"), (b"a", b"b")), "it is not sorted"),
+])
+def test_a_run_that_is_not_sorted_is_damage(manifest, says):
     with pytest.raises(Malformed, match=says):
         project(manifest, Span())
     with pytest.raises(Malformed, match=says):
         merge_views(manifest, ids())
+
+
+@pytest.mark.parametrize("manifest", [
+    run_of((b"a", b"b"), (b"b", b"d")),
+    run_of((b"a", b"b"), (b"b", b"b"), (b"b", b"b"), (b"b", b"d")),
+    run_of((b"b", b"b"), (b"b", b"b")),
+    run_of((b"a", b"c"), (b"b", b"d"), v0=Span(b"a", b"b\0")),
+    run_of((b"a", None), (b"b", None), (b"b", b"c")),
+])
+def test_neighbours_in_a_run_may_share_one_key(manifest):
+    """Each SST that may have the shared key is in the projection that has it; a split and a union give back the run."""
+    def shown(span):
+        return [view.sst_id for run in project(manifest, span).compacted for view in run.views]
+
+    sharing = [view.sst_id for view, span in spans.in_run(1, manifest.compacted[0].views, readable.ssts_of(manifest))
+               if spans.meet(span, Span(b"b", b"b\0"))]
+    assert len(sharing) >= 2 and shown(Span(b"b", b"b\0")) == sharing
+    for cut in (b"b", b"b\0"):
+        halves = [Source(path, HERE, 1, manifest, span) for path, span in (("db", Span(b"", cut)), ("db", Span(cut)))]
+        merged = merge_views(union(halves, ids()), ids())
+        assert [view.sst_id for view in merged.compacted[0].views] == [view.sst_id for view in manifest.compacted[0].views]
 
 
 @pytest.mark.parametrize("manifest, says", [

@@ -189,6 +189,9 @@ def test_recognise_what_cannot_be_found_out_is_of_unknown_outcome():
     run(case())
 
 
+ANSWERED = {"ResponseMetadata": {"HTTPStatusCode": 200}}
+
+
 class OneWriteASecond:
     """A boto3 client of a store that takes one write a second to a key, else 429, and whose first answer is lost."""
 
@@ -210,10 +213,10 @@ class OneWriteASecond:
         raise refusal(403)
 
     def list_objects_v2(self, **_: object) -> dict:
-        return {"IsTruncated": False}
+        return {**ANSWERED, "IsTruncated": False}
 
     def get_object(self, **_: object) -> dict:
-        return {"Body": BytesIO(self.body), "ETag": "x", "LastModified": datetime.fromtimestamp(0, UTC)}
+        return {**ANSWERED, "Body": BytesIO(self.body), "ETag": "x", "LastModified": datetime.fromtimestamp(0, UTC)}
 
 
 def refusal(status: int) -> ClientError:

@@ -218,3 +218,15 @@ def wait_for_files(paths, limit_s: float = 30) -> None:
     while not all(os.path.exists(path) for path in paths):
         assert time.monotonic() < end_s, f"the workers did not begin within {limit_s} s"
         time.sleep(0.01)
+
+
+def test_local_reads_without_threads_can_be_cancelled(tmp_path):
+    (tmp_path / "k").write_bytes(b"1")
+    store = local.LocalStore(tmp_path, read_only=True, threads=False)
+
+    async def many() -> None:
+        for _ in range(100_000):
+            await store.get("k")
+
+    with pytest.raises(TimeoutError):
+        run(asyncio.wait_for(many(), 0.01))

@@ -318,7 +318,7 @@ def replying(url: str, monkeypatch, *replies: dict) -> tuple[S3Store, list[dict]
 
     def answer(**where: object) -> dict:
         asked.append(where)
-        return left.pop(0)
+        return {"ResponseMetadata": {"HTTPStatusCode": 200}, **left.pop(0)}
 
     monkeypatch.setattr(client, "list_objects_v2", answer)
     return S3Store(client, "bucket", "some", ids=Ulids()), asked

@@ -23,7 +23,7 @@ TOML = '[protocols]\nregister = "register"\n'
 def forget() -> None:
     """Make this process as if it had never seen a project."""
     folder = os.environ.pop(project.VARIABLE, None)
-    project.given = ""
+    project.given, project.searched, project.noticed = "", None, False
     for cached in (project.opened, project.installed, scenarios.named, scenarios.mutants_of, reached.bits, protocols.recorded,
                    damage.knowledge):
         cached.cache_clear()

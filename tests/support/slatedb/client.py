@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,18 +21,28 @@ class PeerError(Exception):
 class Client:
     """Each attribute is a method of peer.Peer."""
 
-    def __init__(self, process: subprocess.Popen):
-        self._process = process
+    def __init__(self, process: subprocess.Popen, name: str = ""):
+        self._process, self._name = process, name
 
     def __getattr__(self, name: str) -> Any:
         return lambda **arguments: self._ask(name, arguments)
 
+    def at(self, name: str) -> "Client":
+        """Return a client with a writer and a reader of its own in the same process."""
+        return Client(self._process, name)
+
     def kill(self) -> None:
         self._process.kill()
 
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
     def _ask(self, name: str, arguments: dict[str, Any]) -> Any:
         try:
-            self._process.stdin.write(json.dumps({"do": name, "with": arguments}) + "\n")
+            self._process.stdin.write(json.dumps({"do": name, "with": arguments, "at": self._name}) + "\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
         except BrokenPipeError:

@@ -39,7 +39,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def latest(folder: Path) -> Manifest:
-    return ManifestCodec().decode(max((folder / "manifest").iterdir()).read_bytes())
+    """Return the latest manifest. A file that a client of `file:///` is about to rename has another suffix."""
+    return ManifestCodec().decode(max((folder / "manifest").glob("*.manifest")).read_bytes())
 
 
 def rewritten(folder: Path, codec: ManifestCodec | None = None, **changes: object) -> None:

@@ -85,9 +85,8 @@ def tables(draw: Random, clock: Clock) -> list[list[Row]]:
 
 
 def pieces(draw: Random, rows: list[Row], most: int) -> list[list[Row]]:
-    """Cut the rows of a run between keys."""
-    places = [i for i in range(1, len(rows)) if rows[i].key != rows[i - 1].key]
-    cuts = sorted(draw.sample(places, min(len(places), draw.randint(0, most - 1))))
+    """Cut the rows of a run between any two, as released compactors do: a key's versions may be in several SSTs."""
+    cuts = sorted(draw.sample(range(1, len(rows)), min(len(rows) - 1, draw.randint(0, most - 1))))
     return [rows[a:b] for a, b in pairwise([0, *cuts, len(rows)])]
 
 

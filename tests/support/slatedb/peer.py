@@ -1,12 +1,14 @@
-"""A SlateDB client that takes commands from standard input, one JSON object per line: {"do": .., "with": {..}}.
+"""A SlateDB client that takes commands from standard input, one JSON object per line: {"do": .., "with": {..}, "at": name}.
 
-It runs under the interpreter of a release (releases.py) and imports nothing of highwater. It answers each line by one:
-{"is": result} or {"error": text, "kind": name}. It ends with its standard input.
+Each name has a writer and a reader of its own, so that one process works on several databases. The process runs under the
+interpreter of a release (releases.py) and imports nothing of highwater. It answers each line by one: {"is": result} or
+{"error": text, "kind": name}. It ends with its standard input.
 """
 
 import asyncio
 import json
 import sys
+from collections import defaultdict
 
 from slatedb import uniffi as s
 
@@ -40,6 +42,7 @@ def settings_of(given):
 class Peer:
     def __init__(self):
         self.db = None
+        self.held = []  # snapshots
 
     async def open(self, path, url="file:///", settings=None, wal_url=None, merging=False, block=None):
         """`merging`: with a merge operator, which joins values; `block`: the name of a block size."""
@@ -60,8 +63,10 @@ class Peer:
     async def delete(self, key):
         await self.db.delete(key.encode())
 
-    async def write(self, batch):
-        """One batch: lists of "put" | "merge" | "delete", key, value, milliseconds to live or None; texts are Latin-1."""
+    async def write(self, batch, durable=True):
+        """One batch: lists of "put" | "merge" | "delete", key, value, milliseconds to live or None; texts are Latin-1.
+
+        `durable`: wait as long as the release does."""
         made = s.WriteBatch()
         for what, key, *more in batch:
             key = key.encode("latin-1")
@@ -73,11 +78,31 @@ class Peer:
                 s.Ttl, "EXPIRE_AFTER_TICKS") else s.Ttl.EXPIRE_AFTER_MILLIS(live_ms)
             options = s.PutOptions(ttl=ttl) if what == "put" else s.MergeOptions(ttl=ttl)
             getattr(made, f"{what}_with_options")(key, value, options)
-        await self.db.write(made)
+        if durable or "await_durable" not in s.WriteOptions.__init__.__code__.co_varnames:  # 0.17.0 does not wait
+            await self.db.write(made)
+        else:
+            await self.db.write_with_options(made, s.WriteOptions(await_durable=False))
 
     async def snapshot(self):
         """Keep a snapshot until the client ends, so that a flush keeps the versions down to it."""
         self.kept = await self.db.snapshot()
+
+    async def hold(self):
+        """Hold a snapshot until it is dropped, or the writer closes; its place."""
+        self.held.append(await self.db.snapshot())
+        return len(self.held) - 1
+
+    async def drop(self, place):
+        self.held[place] = None
+
+    async def got(self, keys, place=None):
+        """The values that point reads of keys show, of the writer or of a held snapshot; texts are Latin-1."""
+        found = [await (self.db if place is None else self.held[place]).get(key.encode("latin-1")) for key in keys]
+        return [None if value is None else bytes(value).decode("latin-1") for value in found]
+
+    async def scanned(self, start=None, end=None, place=None):
+        """Key -> value of the keys from `start` on and before `end`, of the writer or of a held snapshot."""
+        return await everything(self.db if place is None else self.held[place], start, end)
 
     async def rows(self):
         """The rows of a scan: key, value, seq, create and expire time; texts are Latin-1."""
@@ -98,7 +123,7 @@ class Peer:
         await self.db.flush_with_options(s.FlushOptions(flush_type=getattr(s.FlushType, kind)))
 
     async def close(self):
-        db, self.db = self.db, None
+        db, self.db, self.held = self.db, None, []
         await db.shutdown()
 
     async def all(self):
@@ -221,19 +246,20 @@ async def every_row(db):
     return found
 
 
-async def everything(db):
-    found, rows = {}, await db.scan(s.KeyRange(start=None, start_inclusive=True, end=None, end_inclusive=False))
+async def everything(db, start=None, end=None):
+    found, rows = {}, await db.scan(s.KeyRange(start=start and start.encode(), start_inclusive=True, end=end and end.encode(),
+                                               end_inclusive=False))
     while (row := await rows.next()) is not None:
         found[row.key.decode()] = row.value.decode()
     return found
 
 
 async def serve():
-    peer, loop = Peer(), asyncio.get_running_loop()
+    peers, loop = defaultdict(Peer), asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         asked = json.loads(line)
         try:
-            answer = {"is": await getattr(peer, asked["do"])(**asked["with"])}
+            answer = {"is": await getattr(peers[asked["at"]], asked["do"])(**asked["with"])}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}", "kind": type(error).__name__}
         print(json.dumps(answer), flush=True)

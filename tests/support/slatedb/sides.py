@@ -184,10 +184,13 @@ class Ours:
 
 
 class Theirs:
-    """A released client. Its compactor does what is submitted, and nothing else."""
+    """A released client. Unless other settings are given, its compactor does what is submitted, and nothing else."""
 
-    def __init__(self, root: Path, client: Client, release: str):
+    def __init__(self, root: Path, client: Client, release: str, settings: dict[str, Any] | None = None):
+        """`settings`: of the writer and its compactor, in place of those with which it waits for what is submitted."""
         self.root, self.client, self.release, self.taken = root, client, release, list[str]()
+        self.settings = settings or {"compactor_options.scheduler_options": dict.fromkeys(
+            ("min_compaction_sources", "max_compaction_sources"), str(NEVER))}
         self.root.mkdir(parents=True, exist_ok=True)
         self.open()
 
@@ -203,9 +206,7 @@ class Theirs:
 
     def open(self) -> None:
         before = latest(self.root / "db").compactor_epoch if (self.root / "db" / "manifest").exists() else 0
-        asked = {"compactor_options.scheduler_options": dict.fromkeys(("min_compaction_sources", "max_compaction_sources"),
-                                                                      str(NEVER))}
-        self.client.open(path=self.path(), settings=compacting(self.release) | asked, merging=True)
+        self.client.open(path=self.path(), settings=compacting(self.release) | self.settings, merging=True)
         until(lambda: latest(self.root / "db").compactor_epoch == before + 1)
         until(lambda: listed(self.root).compactor_epoch == before + 1)
 
@@ -216,7 +217,7 @@ class Theirs:
     reopen_unflushed = reopen_again = reopen
 
     def write(self, batch: Batch) -> None:
-        self.client.write(batch=theirs(batch))
+        self.client.write(batch=theirs(batch), durable=False)
         self.client.flush(kind="WAL")
 
     def flush(self) -> None:

@@ -6,7 +6,9 @@ request.
 
 from highwater.traces.damage.clients import OF_ALL
 from highwater.traces.damage.knowledge import Knowledge
-from highwater.traces.damage.survivors import Survivor, of_client, same_but, there, write
+from highwater.traces.damage.possible import OF_RESPONSES, passed
+from highwater.traces.damage.responses import EARLY
+from highwater.traces.damage.survivors import ENDS, Survivor, of_client, same_but, there, write
 from highwater.traces.event import EMPTY, Event
 from highwater.traces.protocols.dlq_recovery import INDEX, QUEUE, WRITER
 
@@ -80,7 +82,14 @@ def another_sweep(s: Survivor) -> bool:
     return same_but(s, "client") and s.before.kind == "told" and of_a_sweep(s.before) and of_a_sweep(s.after)
 
 
-KNOWLEDGE = Knowledge(held=8, equivalences={
+def left_later(s: Survivor) -> bool:
+    """Return whether a sweep is said to have ended before its tasks stop waiting for requests."""
+    own = passed(s) if s.damage.kind == EARLY else []
+    return bool(own) and all(of_a_sweep(e) and e.kind in ENDS for e in own)
+
+
+KNOWLEDGE = Knowledge(held=8, responses={**OF_RESPONSES, "left later": (
+    "a sweeper may leave a letter at any time, before a task stops waiting for it or after", left_later)}, equivalences={
     **OF_ALL,
     "left": ("a sweeper may leave a letter at any time, and a request that never arrives changes nothing", left),
     "left unread": ("a sweeper may leave a letter at any time, and it did nothing with this one", left_unread),

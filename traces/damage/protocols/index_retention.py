@@ -9,8 +9,11 @@ from itertools import takewhile
 
 from highwater.traces.damage.clients import OF_ALL
 from highwater.traces.damage.knowledge import Knowledge
+from highwater.traces.damage.possible import OF_RESPONSES, response
+from highwater.traces.damage.responses import ANOTHER
 from highwater.traces.damage.survivors import (
     ENDS,
+    Equivalences,
     Survivor,
     arrival,
     exchanged,
@@ -100,10 +103,10 @@ def cancelled_later(s: Survivor) -> bool:
 
 
 def another_is_told(s: Survivor) -> bool:
-    """Return whether a caller is told nothing, and that of another cleaner is told what is true of its own last request."""
-    if s.before.kind != "told" or not same_but(s, "client"):
+    """Return whether the response belongs to another cleaner, or to both, and is true of the last request of the other one."""
+    if s.before.kind != "told" or not (same_but(s, "client") or s.damage.kind == ANOTHER):
         return False
-    last = next(of_client(s.after, reversed(s.good[:s.damage.at])), EMPTY)
+    last = next(of_client(response(s), reversed(s.good[:s.damage.at])), EMPTY)
     return (last.kind, last.key) == ("applied", READ) if s.before.op == "cleaned" else last.kind in ENDS
 
 
@@ -142,7 +145,10 @@ def not_taken(s: Survivor) -> bool:
     return s.damage.kind.startswith("swap") and all(independent(*pair) or no_entry(*pair) for pair in exchanged(s))
 
 
-KNOWLEDGE = Knowledge(held=8, equivalences={
+ANOTHER_IS_TOLD: Equivalences = {
+    "another is told": ("the call of the other cleaner may have ended so", another_is_told),
+}
+KNOWLEDGE = Knowledge(held=8, responses={**OF_RESPONSES, **ANOTHER_IS_TOLD}, equivalences={
     **OF_ALL,
     "another writer": ("any writer may write and add any block", another_writer),
     "in vain": ("the worker and writers may ask for what changes nothing, or not", in_vain),
@@ -154,6 +160,6 @@ KNOWLEDGE = Knowledge(held=8, equivalences={
     "not taken": ("no leader takes the command, which may come before another client's entry, after it, or never", not_taken),
     "heard of its term": ("a cleaner may know of its term or not, because it proposes nothing in it", heard_of_its_term),
     "cancelled later": ("the call was cancelled before or after an answer of which its caller is not told", cancelled_later),
-    "another is told": ("the other cleaner's call may have ended so, and of the own one nobody is told", another_is_told),
+    **ANOTHER_IS_TOLD,
     "ends": ("a time-out and a crash are the same to who begins anew", ends),
 })

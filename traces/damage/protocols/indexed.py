@@ -5,15 +5,19 @@ their ULIDs differ, and an entry depends on the objects that its bytes name.
 """
 
 import json
+import re
 
 from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index.names import unit_tombstone_name
 from highwater.impl.codecs.index.partitions import Partition
 from highwater.traces.damage.knowledge import Knowledge
-from highwater.traces.damage.nodes import OF_NODES, contents, life, of_node
+from highwater.traces.damage.nodes import OF_NODES, begun, contents, life, of_node
+from highwater.traces.damage.possible import OF_RESPONSES, response
+from highwater.traces.damage.responses import ANOTHER, EARLY, EXCHANGE, VALUE
 from highwater.traces.damage.survivors import Equivalences, Survivor, same_but
 from highwater.traces.event import Event
 from highwater.traces.machines import node_of
+from highwater.traces.protocols.indexed.rows import shown
 
 ULID_BYTES, ULID_TAG = 26, b"\x12\x1a"  # field 2 of a BlockMeta, and its length
 TIME_AND_PLACE = {row.APPLIED.hex(), row.CLOCK.hex()}
@@ -153,12 +157,6 @@ def no_entry(s: Survivor) -> bool:
         not has_effect(s.before) or following is None or said(s.before)["rows"].keys() <= following)
 
 
-def another_block(s: Survivor) -> bool:
-    """Return whether a caller is told of a block of which it could have been told as well."""
-    return same_but(s, "body") and (s.before.kind, s.before.op) in (
-        ("told", said) for said in ("added", "refused", "failed", "unknown", "invalid"))
-
-
 def another_term(s: Survivor) -> bool:
     """Return whether only the term of an entry differs, and the next one's is no earlier: it means the same."""
     if not same_but(s, "body") or not is_first(s.before) or not is_first(s.after):
@@ -191,13 +189,86 @@ def not_seen_again(s: Survivor) -> bool:
     return s.damage.kind == "drop" and bool(said(e)) and not is_first(e) and (then is None or then.op == "load")
 
 
+def shows_a_state(s: Survivor) -> bool:
+    """Return whether the damaged read shows the blocks that it asks for in one state of the index, and all that callers knew of
+    before the call began were added by then."""
+    told, question = s.after, begun(s, s.after.client)
+    if question is None:
+        return False
+    rows: dict[bytes, bytes] = {}
+    states, known, first = [frozenset[str]()], 0, 0
+    for e in s.good[:s.damage.at]:
+        if is_first(e):
+            for key, value in said(e)["rows"].items():
+                if value is None:
+                    rows.pop(bytes.fromhex(key), None)
+                else:
+                    rows[bytes.fromhex(key)] = bytes.fromhex(value)
+            states.append(frozenset(shown(rows).visible))
+        elif (e.kind, e.op) == ("told", "added"):
+            known = max(known, next((n for n, there in enumerate(states) if e.body.decode() in there), 0))
+        elif e is question:
+            first = known
+    asked = {*question.body.decode().split()}
+    return any(asked & there == {*told.body.decode().split()} for there in states[first:])
+
+
 def another_state(s: Survivor) -> bool:
     """Return whether a read shows another state of the index during its call."""
-    return s.before.op == "read" and same_but(s, "body")
+    return s.before.op == "read" and same_but(s, "body") and shows_a_state(s)
 
 
+# --- of responses
+
+def concerns(e: Event, response_: Event) -> bool:
+    """Return whether an applied entry concerns a response: it changed an object that this names, it is the entry of a lease
+    that this names by its fencing token, or it changed anything if this names nothing."""
+    ulids, tokens = response_.body.decode().split(), TOKEN.findall(" ".join(response_.keys[3:]))
+    if not ulids and not tokens:
+        return has_effect(e)
+    return has_effect(e) and (str(said(e)["index"]) in tokens or any(mentions(e, ulid) for ulid in ulids))
+
+
+def nothing_applied(s: Survivor) -> bool:
+    """Return whether a response moved before entries that do not concern it, or behind one that adds its block."""
+    if s.damage.kind != EARLY:
+        return False
+    return is_added(s, response(s)) or not any(concerns(e, response(s)) for e in s.good[s.damage.at:s.damage.to])
+
+
+def is_added(s: Survivor, e: Event) -> bool:
+    """Return whether a response says that a block is added, and an entry before adds it."""
+    return e.op == "added" and any(has_effect(o) and mentions(o, e.body.decode()) for o in s.good[:s.damage.at])
+
+
+def read_at_that_moment(s: Survivor) -> bool:
+    """Return whether a caller is told of no tombstones. No event tells which, or when its node looked."""
+    return s.damage.kind in (ANOTHER, EARLY) and response(s).op == "overdue"
+
+
+def exchange_commutes(s: Survivor) -> bool:
+    """Return whether two objects are written in another order, or by the other client, and nothing between depends on that."""
+    if s.damage.kind != EXCHANGE or s.before.op not in OF_CLIENTS:
+        return False
+    one, *between, two = s.good[s.damage.at:s.damage.to + 1]
+    return one.op == "asks" or not any(depend(one, e) or depend(e, two) for e in between)
+
+
+def another_state_told(s: Survivor) -> bool:
+    """Return whether a read shows what another one shows, in another state of the index during its call."""
+    return s.damage.kind == VALUE and s.before.op == "read" and s.before.keys == s.after.keys and shows_a_state(s)
+
+
+TOKEN = re.compile(r"/(\d+)\b")
+RESPONSES_OF_INDEXES: Equivalences = {
+    **OF_RESPONSES,
+    "read at that moment": ("no event tells what it shows, or when that was so", read_at_that_moment),
+    "nothing applied": ("the entries that follow the response change nothing that it is about", nothing_applied),
+    "another state": ("a read shows any state of the index since what was told before the call", another_state_told),
+    "exchange commutes": ("anybody may write either object first, because nothing between depends on it", exchange_commutes),
+}
 OF_INDEXES: Equivalences = {
-    **{name: OF_NODES[name] for name in ("between its neighbours", "empty life", "dead is dead", "claims less", "told again",
+    **{name: OF_NODES[name] for name in ("between its neighbours", "empty life", "dead is dead", "claims less",
                                          "another caller")},
     "they commute": ("the two events do not depend on each other, nor on those between", commute),
     "written again": ("an object may be written or deleted twice, and a reader may ask twice", written_again),
@@ -205,11 +276,10 @@ OF_INDEXES: Equivalences = {
     "asked in vain": ("the question has no answer, or may have been about other blocks", asked_in_vain),
     "no entry": ("the entry is the last one, or changed nothing: the log may have none in its place", no_entry),
     "deleted as well": ("others delete the same objects, or there are none", deleted_as_well),
-    "another block": ("the caller may have been told of the other block as well", another_block),
     "another term": ("the log may have the entry at another place of this order, or of a later leader", another_term),
     "another order": ("a client may delete the objects of a tombstone in any order", another_order),
     "another state": ("a read shows any state of the index since what was told before the call", another_state),
     "not seen again": ("nothing is seen of this process any more, or it has applied nothing more", not_seen_again),
     "another node": ("nothing was seen of this process, so it may be another node's", empty_life),
 }
-OF_AN_INDEX = Knowledge(contents=contents, equivalences=OF_INDEXES, held=6)
+OF_AN_INDEX = Knowledge(contents=contents, equivalences=OF_INDEXES, responses=RESPONSES_OF_INDEXES, held=6)

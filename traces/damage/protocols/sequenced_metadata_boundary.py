@@ -14,6 +14,8 @@ from highwater.impl.layout import InvalidName, Namespace
 from highwater.traces.calls import ALONE
 from highwater.traces.damage.clients import OF_ALL, is_later
 from highwater.traces.damage.knowledge import Knowledge
+from highwater.traces.damage.possible import OF_RESPONSES
+from highwater.traces.damage.responses import LOST
 from highwater.traces.damage.survivors import (
     ENDS,
     GENERAL,
@@ -274,4 +276,11 @@ EQUIVALENCES: Equivalences = {
     "gone either way": GENERAL["gone either way"],
 }
 
-KNOWLEDGE = Knowledge(others, history, EQUIVALENCES, complete=True, held=4)
+def lists_again(s: Survivor) -> bool:
+    """Return whether the next request of the client that lost a read is a listing: it begins anew then, whatever the reply."""
+    own = next(of_client(s.before, s.rest), None)
+    return s.damage.kind == LOST and s.before.op in READS and own is not None and own.op == "list"
+
+
+KNOWLEDGE = Knowledge(others, history, EQUIVALENCES, complete=True, held=4, responses={
+    **OF_RESPONSES, "lists again": ("the client that lost a read lists next, so it begins anew", lists_again)})

@@ -22,11 +22,13 @@ from highwater.impl.layout import key_of_sst
 from highwater.model.core import State, broken
 from highwater.model.protocols.clones import Database, Shared, Sst, changed, ids
 from highwater.traces.event import Event
+from highwater.traces.evidence import Evidence
 from highwater.traces.protocols import clones
 from highwater.traces.protocols.cloned.contents import COMPACTIONS, KEYS, file_of
-from highwater.traces.protocols.clones_contents import ROOTS, File
+from highwater.traces.protocols.clones_contents import MANIFESTS, ROOTS, File
 from highwater.traces.refine import Failure, Refiner
 
+OF_ALL = "Cloner", "Detacher"  # the roles that work on several databases
 FOLDERS = tuple(of.prefix for of in COMPACTIONS), tuple(of.boundary_key for of in COMPACTIONS)
 
 
@@ -60,19 +62,20 @@ class Projection(clones.Trace):
 
     file_of = staticmethod(seen_file)
     uploads = ("Writer", "Compactor")
-    asks = False  # the models of each database do
-    bodiless = ()
+    asked = OF_ALL
 
     def __init__(self, refiner: Refiner, skew_ms: int = 0):
         super().__init__(refiner, KEYS, skew_ms)
         self.uploaded: set[str] = set()  # SSTs that were put
+        self.evidence = Evidence(MANIFESTS, keeps=True, after=("Cloner",))  # who lists the WAL behind replay_after
         self.taker = f"Cloner#{refiner.model.constants.CLONERS - 1}"
         x, first = refiner.explorer, refiner.unpacked()[0]  # a database begins without SSTs
         dbs = (Database(True, True), *first.shared.dbs[1:])
         refiner.states = (x.pack(first._replace(shared=first.shared._replace(dbs=dbs, ssts=frozenset()))),)
 
     def hear(self, e: Event) -> None:
-        """Take a request. The store was judged before. Raises Failure."""
+        """Take a request, or a response to a client that works on several databases. The store was judged before. Raises
+        Failure."""
         if e.key.startswith(FOLDERS[0]) or e.key in FOLDERS[1]:
             return
         self.events.append(e)

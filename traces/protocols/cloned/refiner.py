@@ -1,5 +1,6 @@
 """Keep the models of a database and of its clones together: for each database those of its parts, and one of clones for all."""
 
+from collections.abc import Callable, Iterator
 from copy import copy
 from operator import is_
 from typing import Any, NamedTuple
@@ -46,6 +47,7 @@ class OfAll(NamedTuple):
     The parts of a database are those of the client's database, and of the root for a shared state: there coverage looks for the
     witnesses of database_metadata."""
 
+    PRODUCT = True  # traces/explain/explain.py shows the fields of the parts
     root: Any = None
     first: Any = None
     second: Any = None
@@ -84,14 +86,15 @@ def changers(c: Constants) -> int:
 
 
 class Pair(Refiner):
-    """The refiners of all databases, and that of clones."""
+    """The refiners of all databases, and that of clones. `make`: as in refiners_of."""
 
     kept: "Snapshot | None" = None  # the last one
 
-    def __init__(self, c: Constants):
+    def __init__(self, c: Constants, make: Callable[[Model], Refiner] | None = None):
         of = database.constants(c.WRITERS, c.COMPACTORS, c.READERS, changers(c), c.COLLECTORS)
-        self.databases = alike(Parts(of))
-        self.clones = clones.refiner(clones.constants("01" if c.NESTED else "00", c.CLONERS + 1))  # and one that takes
+        self.databases = alike(Parts(of, make))
+        one = clones.refiner(clones.constants("01" if c.NESTED else "00", c.CLONERS + 1))  # and one that takes
+        self.clones = make(one.model) if make else one
         super().__init__(self._model(c))
 
     def _model(self, c: Constants) -> Model:
@@ -120,10 +123,20 @@ class Pair(Refiner):
         """Return the refiner that knows a client: that of its database, or that of clones."""
         return self.clones if client.startswith(("Cloner", "Detacher")) else self.databases[self.place(client)]
 
+    def parts(self) -> Iterator[tuple[str, Refiner]]:
+        """Yield each part that takes steps, and its name: "root.wal"."""
+        yield from ((f"{place}.{name}", part) for place, of in zip(PLACES, self.databases) for name, part in of.parts.items())
+        yield PLACES[-1], self.clones
+
     def begin(self) -> None:
         super().begin()
         for of in (*self.databases, self.clones):
             of.begin()
+
+    def trim(self) -> None:
+        super().trim()
+        for of in (*self.databases, self.clones):
+            of.trim()
 
     @property
     def states(self) -> "Snapshot":  # it is computed on demand
@@ -147,10 +160,10 @@ class Pair(Refiner):
         return self.of(process).local(process)
 
     def unpacked(self) -> tuple[State, ...]:
-        shared = {place: of.unpacked()[0].shared for place, of in zip(PLACES, (*self.databases, self.clones))}
-        names = [process.name for process in self.model.processes]
-        return (State(OfAll(**shared), tuple(self._local(name, self.of(name).unpacked()[0].locals[self.of(name).index[name]])
-                                             for name in names)),)
+        states = {id(of): of.unpacked()[0] for of in (*self.databases, self.clones)}
+        shared = {place: states[id(of)].shared for place, of in zip(PLACES, (*self.databases, self.clones))}
+        owners = [(process.name, self.of(process.name)) for process in self.model.processes]
+        return (State(OfAll(**shared), tuple(self._local(name, states[id(of)].locals[of.index[name]]) for name, of in owners)),)
 
 
 def alike(of: Parts) -> tuple[Parts, ...]:

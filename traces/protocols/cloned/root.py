@@ -106,15 +106,20 @@ class Root(database.Trace):
         """Take an event. The store was judged before. Raises Failure."""
         e = self.translated(of)
         self.events.append(e)
-        try:
-            if e.kind == "told" or not self._aside(e):
-                self._take(e)
-        except self.alien as error:
-            raise self._alien(error) from error
+        self._guarded(self._take_unless_aside, e)
         self.by_client[e.client].append(e)
+
+    def _take_unless_aside(self, e: Event) -> None:
+        if e.kind == "told" or not self._aside(e):
+            self._take(e)
+
+    def end_call(self, client: str) -> None:
+        """End a call of a client that works on several databases."""
+        self.reads.end(self.others.get(client, client))
 
     def crashed(self, client: str) -> None:
         """Let a client crash whose last request was on another database."""
+        self.end_call(client)
         name = self.others.get(client, client)
         if name in self.names["manifest"]:
             self._part("manifest", self.manifests.forget, name, "crash")

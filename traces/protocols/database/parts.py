@@ -37,6 +37,7 @@ class Constants(NamedTuple):
 class OfParts(NamedTuple):
     """A state, or a client's local state, in each part; None where a part has none."""
 
+    PRODUCT = True  # traces/explain/explain.py shows the fields of the parts
     manifest: Any = None
     compactions: Any = None
     epochs: Any = None
@@ -98,14 +99,19 @@ class Parts(Refiner):
 
     kept: Snapshot | None = None  # the last one
 
-    def __init__(self, c: Constants):
-        self.parts, self.names = refiners_of(c), names_of(c)
+    def __init__(self, c: Constants, make: Callable[[Model], Refiner] | None = None):
+        self.parts, self.names = refiners_of(c, make), names_of(c)
         super().__init__(model_of_all(c, self.parts, self.names))
 
     def begin(self) -> None:
         super().begin()
         for part in self.parts.values():
             part.begin()
+
+    def trim(self) -> None:
+        super().trim()
+        for part in self.parts.values():
+            part.trim()
 
     @property
     def states(self) -> Snapshot:  # it is computed on demand

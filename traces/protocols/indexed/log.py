@@ -8,6 +8,7 @@ The nodes' state machine says in `step` events what it does:
 
 The rows are put together here from the changes, and their digest must be what the nodes say. A mapping says in `_applied` what
 an entry is in its model. Objects are in a store of the scenario: `put` and `delete` are steps of those who ask for them.
+indexed/answers.py judges which call each entry is of, and which entry each response is of.
 """
 
 import json
@@ -22,16 +23,17 @@ from highwater.impl.codecs.index.entries import command_of
 from highwater.impl.codecs.index.messages import AddBlock, BlockMeta, PlanUpdate, UpdatePlan, decode, encode
 from highwater.impl.codecs.index.rows import U64
 from highwater.impl.errors import StoreError
+from highwater.traces.calls import untrue
 from highwater.traces.event import Event
 from highwater.traces.form import Keys
 from highwater.traces.machines import node_of
-from highwater.traces.nodes import NodeTrace
+from highwater.traces.nodes import NodeTrace, asks
+from highwater.traces.protocols.indexed.answers import Answers, Since
 from highwater.traces.protocols.indexed.rows import Shown, message, shown
 from highwater.traces.refine import Match, Refiner
-from highwater.traces.trace import ALIEN
+from highwater.traces.trace import UNCHECKED
 
 KEYS = Keys("", listed=("",))  # a disk's files may have any name
-OK = "OK"
 DIGEST_BYTES = 12
 FORMAT = 2  # of marshal, which is the same in every version of Python 3
 
@@ -104,10 +106,6 @@ def is_sorted(body: bytes) -> bool:
     return body.split() == sorted({*body.split()})
 
 
-def no_question(e: Event) -> str:
-    return "is none" if e.key or e.keys or not OF_BLOCKS.fullmatch(e.body) or not is_sorted(e.body) else ""
-
-
 def no_deletion(e: Event) -> str:
     """Return why a deletion is none: it is of all that a unit has, and tells of which one, or of one object at least."""
     if (e.key, bool(e.body)) not in ((UNIT, True), ("", False)) or not (e.keys or e.key):
@@ -115,8 +113,16 @@ def no_deletion(e: Event) -> str:
     return "names an object twice" if len({*e.keys}) < len(e.keys) else ""
 
 
-FORMS = {"put": no_put, "asks": no_question, "delete": no_deletion}  # steps of clients
+FORMS = {"put": no_put, "delete": no_deletion}  # steps of clients
 SERVER = re.compile(r"Server#\d{1,2}", re.ASCII)
+
+
+def targets_in(e: Event) -> set[str]:
+    """Return what a deletion is of, as a tombstone names it: ULIDs, or the tenant and the time of a unit."""
+    if not e.key:
+        return {key.split("/")[3] for key in e.keys}
+    tenant, start_ns = json.loads(e.body)
+    return {f"{tenant}/{start_ns}"}
 
 
 def blocks_in(command: Any) -> list[Any]:
@@ -129,7 +135,7 @@ def blocks_in(command: Any) -> list[Any]:
 class IndexTrace(NodeTrace):
     """Refines the trace of a metadata index on several nodes."""
 
-    alien = (*ALIEN, StoreError, error)  # bytes that no message of the index has
+    alien = (*UNCHECKED, StoreError, error)  # bytes that no message of the index has
     collector = "Server"  # the model has no nodes: they are one state
 
     def __init__(self, refiner: Refiner, namespace: Keys = KEYS, skew_ms: int = 0):
@@ -140,12 +146,16 @@ class IndexTrace(NodeTrace):
         self.rows: dict[bytes, bytes] = {}
         self.shows = shown(self.rows)
         self.objects: dict[str, bytes] = {}  # ULID -> what was written
-        self.leases: set[str] = set()  # a job's name, and the token: all that workers were ever given
+        self.answers = Answers()
+        self.heard = -1  # the place of the latest entry whose effect a caller was told of
 
     def _take(self, e: Event) -> None:
         super()._take(e)
         if e.kind == "told":
             self._told(e)
+        elif asks(e):
+            if why := self.answers.asked(e):
+                raise self._refused("Call", f"{e.client} {why}")
         elif e.kind == "step":
             if e.op == "apply":
                 self._on_apply(e)
@@ -155,8 +165,20 @@ class IndexTrace(NodeTrace):
                 self._on_client(e)
         elif e.kind == "started":
             self.at[e.client] = 0
-        elif e.kind != "died":
+        elif e.kind == "died":
+            self.answers.died(e.client)
+        else:
             raise self._refused("form", f"there is no {e.op!r} that is {e.kind!r}")
+
+    def _since(self, e: Event) -> Since:
+        return Since(len(self.applied), self.heard)
+
+    def _no_call(self, e: Event) -> str:
+        if e.keys[:1] == ("get",) and not (OF_BLOCKS.fullmatch(e.body) and is_sorted(e.body)):
+            return f"{e.client} asks for {e.body!r}"
+        if e.keys[:1] == ("add",) and e.body.decode() not in self.objects:
+            return f"{e.client} adds {e.body!r}, whose object nobody has written"
+        return super()._no_call(e)
 
     def knows(self, client: str) -> bool:
         return SERVER.fullmatch(client) is not None
@@ -178,9 +200,14 @@ class IndexTrace(NodeTrace):
         if e.op not in FORMS:
             raise self._refused("form", f"there is no step {e.op!r}")
         if e.op == "put":
-            ulid = message(BlockMeta, e.body).id
+            made = message(BlockMeta, e.body)
+            ulid = made.id
             if self.objects.setdefault(ulid, e.body) != e.body:
                 raise self._refused("Put", f"{e.client} writes the object of {ulid} with another content")
+            if made.compaction_level and (why := self.answers.why_no_result(e.client, made, self.objects)):
+                raise self._refused("Put", f"{e.client} {why}")
+        elif why := self.answers.why_not_deleted(e.client, targets_in(e)):
+            raise self._refused("Delete", f"{e.client} {why}")
 
     def _applied(self, entry: Entry, before: Shown, after: Shown) -> None:
         """Take the actions of an entry."""
@@ -224,8 +251,9 @@ class IndexTrace(NodeTrace):
         for made in blocks_in(command):
             if self.objects.get(made.id) != encode(made):
                 raise self._refused("Put", f"entry {said['index']} has {made.id} with another content than its object")
-        if isinstance(command, UpdatePlan):
-            self.leases.update(f"{part.state.name}/{part.state.token}" for part in (done.assigned_jobs if done else ()))
+        why = self.answers.applied(len(self.applied) - 1, said["index"], command, told.code, done, before, self.shows)
+        if why:
+            raise self._refused("Server.propose", f"entry {said['index']} {why}")
         self._applied(Entry(said["index"], said["term"], command, told.code, done), before, self.shows)
 
     def _on_load(self, e: Event) -> None:
@@ -237,6 +265,13 @@ class IndexTrace(NodeTrace):
             raise self._refused("Server.load", f"{e.client} loads a state as of entry {said['index']}, and it is another one "
                                 "than the nodes had that applied it")
         self.at[e.client] = said["index"]
+
+    # --- responses to callers
+
+    def _told(self, e: Event) -> None:
+        super()._told(e)
+        if why := self.answers.told(e, self.call.body.decode(), self.call.since, self.shows):
+            raise untrue(self, e, e.keys[1], why)
 
     # --- one action
 

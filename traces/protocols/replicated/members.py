@@ -15,7 +15,12 @@ def voters_in(entry: bytes) -> tuple[str, ...] | None:
     ValueError for other bytes."""
     if entry[:1] != bytes([CHANGE]):
         return None
-    found: dict[int, list[str]] = {VOTER: [], LEARNER: []}
+    return tuple(sorted(name for name, role in members_in(entry).items() if role == VOTER))
+
+
+def members_in(entry: bytes) -> dict[str, int]:
+    """Return the members that an entry of kind CHANGE names, each with its role. Raises ValueError for other bytes."""
+    found = dict[str, int]()
     version, number = unpack_from(">BH", entry, 1) if len(entry) >= 4 else (0, 0)
     at = 4
     for _ in range(number):
@@ -24,12 +29,12 @@ def voters_in(entry: bytes) -> tuple[str, ...] | None:
         at += 3 + size
         of_address, = unpack_from(">H", entry, at) if len(entry) >= at + 2 else (len(entry),)
         at += 2 + of_address
-        if role not in found:
+        if role not in (VOTER, LEARNER):
             break
-        found[role].append(name)
-    if version != VERSION or at != len(entry) or sum(map(len, found.values())) != number:
+        found[name] = role
+    if version != VERSION or at != len(entry) or len(found) != number:
         raise ValueError(f"an entry that changes the members, and names none: {entry[:40].hex()}")
-    return tuple(sorted(found[VOTER]))
+    return found
 
 
 def voters_of_snapshot(data: bytes) -> tuple[int, tuple[str, ...]]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 MESSAGES = ("PreVote", "PreVoteReply", "RequestVote", "Vote", "Append", "Appended", "Conflict", "Heartbeat", "HeartbeatReply",
             "InstallSnapshot", "ReadIndex", "ReadIndexReply", "TimeoutNow")
 RESTART = "Restart"
+BEGIN = "begin"  # note of a step that takes up a read, with its name and its caller
 INPUTS = (RESTART, "Tick", "Synced", "Propose", "Read", "TransferTo", "Change", "Campaign", "Compact", "Installed",
           "FetchFailed", *MESSAGES)
 CAUSES = {  # what a step may do -> the inputs that may cause it

@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from highwater.outside import json_of, quoted
 from highwater.traces.event import EMPTY, Event
 from highwater.traces.machines import OK, Files
 from highwater.traces.options import Options, Recorded, Unfit
@@ -57,10 +58,13 @@ class Recording(NamedTuple):
 
 
 class Trace(raft.Trace):
-    """Refines a trace of etcd's Raft. It has no files, and entries' contents where they are stored only."""
+    """Refines a trace of etcd's Raft. It has no files and no calls, and entries' contents where they are stored only."""
 
     def _impossible(self, e: Event) -> str:
         return "" if e.kind == "disk" else super()._impossible(e)
+
+    def _takes_call(self, e: Event, step: Step) -> None:
+        """Check nothing: no line tells who has asked for an input."""
 
     def _on_disk(self, e: Event, me: str, before: Files) -> None:
         self._match(me, [(index, term, data.encode()) for index, term, data in json.loads(e.body)])
@@ -85,7 +89,8 @@ def begin(recording: Recording, refiner: Refiner | None = None) -> Trace:
 
 def recorded(events: list[Event], options: Options, shared: bool) -> Callable[[], Trace]:
     """Return the maker of traces of so many servers as the options say. Raises Unfit."""
-    number = dict(word.partition("=")[::2] for word in options.shape).get("servers", "")
+    fields = {name: value for name, _, value in (word.partition("=") for word in options.shape)}
+    number = fields.get("servers", "")
     if options.shape != (f"servers={number}",) or number not in map(str, range(1, MOST_SERVERS + 1)):
         raise Unfit(f"--shape: a trace of etcd's Raft has servers=N, 1 to {MOST_SERVERS}, and no other field")
     refiner = raft.refiner(constants(int(number)))
@@ -98,9 +103,13 @@ RECORDED = Recorded(("shape",), recorded)
 def is_log(line: str) -> bool:
     """Tell whether a line is one of such a trace."""
     try:
-        fields = json.loads(line)
+        fields = json_of(line)
     except ValueError:
         return False
+    return is_entry(fields)
+
+
+def is_entry(fields: object) -> bool:
     return isinstance(fields, dict) and fields.get("tag") in TAGS and isinstance(fields.get("event"), dict)
 
 
@@ -121,9 +130,12 @@ def read(lines: Iterable[str]) -> Recording:
 
 
 def fields_in(number: int, line: str) -> tuple[str, Fields]:
-    if not is_log(line):
-        raise ValueError(f"line {number}: it is none of a trace of etcd's Raft: {line[:80]!r}")
-    fields = json.loads(line)
+    try:
+        fields = json_of(line)
+    except ValueError as error:
+        raise ValueError(f"line {number}: it is none of a trace of etcd's Raft: {error}: {quoted(line)}") from None
+    if not is_entry(fields):
+        raise ValueError(f"line {number}: it is none of a trace of etcd's Raft: {quoted(line)}")
     return fields["tag"], fields["event"]
 
 

@@ -1,0 +1,1 @@
+"""A table with a cleaner: each file that the table names exists."""
