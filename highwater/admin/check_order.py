@@ -10,6 +10,7 @@ from itertools import pairwise
 from highwater.admin.contents import Contents
 from highwater.admin.database import Database
 from highwater.admin.findings import Finding, Parents, in_history, listed, referenced, runs_of, shared_keys, shown_by
+from highwater.impl.codecs.manifest import Manifest
 from highwater.impl.codecs.slatedb.tables import Run, Sst, View
 from highwater.impl.codecs.sst_ids import time_ms
 from highwater.impl.manifests.spans import Malformed, after, effective, meet, span_of
@@ -33,6 +34,30 @@ def l0_keeps_its_order(database: Database, parents: Parents, now_ms: int) -> Ite
                     f"manifest {later.id} has the SSTs of L0{where} in another order than manifest {before.id}, or has put "
                     "new ones behind old ones",
                     STALE)
+
+
+def l0_leaves_by_compaction(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
+    """Check that SSTs leave L0 together with the mark of the last compaction, which every compactor writes."""
+    for before, later in pairwise(in_history(database)):
+        if later.id > before.id + 1 or later.version != before.version or not before.value.initialized:
+            continue
+        old, new = ({where: (l0, mark) for where, l0, mark in marked(file.value)} for file in (before, later))
+        for where, (l0, mark) in old.items():
+            kept = {view.id for view in new[where][0]} if where in new and new[where][1] == mark else None
+            if lost := [view.sst_id for view in l0 if kept is not None and view.id not in kept]:
+                yield Finding(
+                    "damage", "L0 lost",
+                    f"manifest {later.id} lacks SST {listed(lost)} in L0{where}, which manifest {before.id} has, and names the "
+                    "same last compaction",
+                    "no compaction has merged these SSTs: reads miss their rows, and a collector deletes them")
+
+
+def marked(manifest: Manifest) -> Iterator[tuple[str, tuple[View, ...], object]]:
+    """Yield each tree of a manifest: how its name ends in a message, L0, and the mark of its last compaction."""
+    last = manifest.last_compacted_l0_view_id, manifest.last_compacted_l0_sst_id
+    marks = {f" of segment {segment.prefix!r}": segment.last_compacted_l0_view_id for segment in manifest.segments}
+    for where, l0, _ in runs_of(manifest):
+        yield where, l0, marks.get(where, last)
 
 
 def runs_are_sorted(database: Database, parents: Parents, now_ms: int) -> Iterator[Finding]:
@@ -173,5 +198,5 @@ def rows_are_those_of_the_manifest(database: Database, contents: Contents) -> It
                     "it is another object: its own rows are lost")
 
 
-ORDER = (l0_keeps_its_order, runs_are_sorted, views_show_keys)
+ORDER = (l0_keeps_its_order, l0_leaves_by_compaction, runs_are_sorted, views_show_keys)
 ORDER_OF_ROWS = (l0_is_newest_first, versions_descend_in_runs, rows_are_those_of_the_manifest)

@@ -325,6 +325,8 @@ class S3Store:
             if not found["Key"].startswith(self._prefix + prefix) or key < after or (last and key <= last):
                 raise ValueError(f"a listing of {prefix!r} after {after!r} brings {found['Key']!r} after {last!r}")
             last = key
+            if not 0 <= found["Size"] < 1 << 63:
+                raise ValueError(f"a listing of {prefix!r} brings {found['Key']!r} with a size of {found['Size']:,} bytes")
             if not fault_of(key):  # consoles make «folders», whose keys end in a slash
                 yield Entry(key, found["Size"], to_ms(found["LastModified"]), found["ETag"])
 

@@ -239,7 +239,8 @@ DAMAGE = {
     "SSTs of a run of a segment": (lambda b: b.latest(ssts=(sst(C), sst(D)), l0=(), compacted=(), segments=(
         Segment(b"s", compacted=(Run(0, (View(C, C), View(D, D))),)),)), ("damage", "run not sorted")),
     "SSTs of a run that a checkpoint keeps": (
-        lambda b: b.manifest(5, manifests()[5]._replace(**of_run((b"b", b"c"), (b"a", b"c")))), ("damage", "run not sorted")),
+        lambda b: b.manifest(5, manifests()[5]._replace(last_compacted_l0_view_id=A, **of_run((b"b", b"c"), (b"a", b"c")))),
+        ("damage", "run not sorted")),
     "runs in another order": (lambda b: b.latest(l0=(), compacted=(Run(0, (View(C, C),)), Run(1, (View(D, D),)))),
                               ("damage", "runs out of order")),
     "a range of no kind": (lambda b: b.latest(l0=(View(D, D, Range(Bound(b"a", 0), RIGHT[1])),)),

@@ -262,6 +262,11 @@ DAMAGE: dict[str, tuple[Callable[[Bench], object], tuple[str, str, str]]] = {
     # order
     "L0 in order": (two_in_l0(True, True), same("")),
     "L0 is reversed": (two_in_l0(False, True), same("L0 out of order")),
+    "L0 loses an SST": (beside(two_in_l0(True, True), lambda b: b.manifest(9, manifests()[8]._replace(
+        l0=(View(E, E),), last_l0_seq=12, replay_after_wal_id=5, ssts=(sst(C), Sst(E, built_of(range(10, 13)).info, 2))))),
+        same("L0 lost")),
+    "L0 is compacted to nothing": (lambda b: b.manifest(9, manifests()[8]._replace(
+        l0=(), ssts=(sst(C),), last_compacted_l0_view_id=D)), same("")),
     "L0 is reversed, and no manifest tells": (
         two_in_l0(False, False), ("(unusual order)", "L0 out of order", "L0 out of order")),
     "L0 by a clock that was set back": (ids_reversed(False), ("(unusual order)", "", "")),

@@ -192,6 +192,7 @@ def test_page_must_start_where_it_was_asked_to(hostile):
     b"<a>" * 30_000 + b"</a>" * 30_000, b"<ListBucketResult/>", b"", b"{}", b"<ListBucketResult>",
     page_of([], of="<Contents/>"), page_of([], of="<Contents><Key>some/k</Key></Contents>"),
     page_of(["some/k"]).replace(b"<Size>1", b"<Size>one"), page_of(["some/k"]).replace(b"<Size>1", b"<Size>" + b"9" * 5000),
+    page_of(["some/k"]).replace(b"<Size>1", b"<Size>-1"), page_of(["some/k"]).replace(b"<Size>1", b"<Size>" + b"9" * 30),
     page_of(["some/k"]).replace(b"2026-11-29", b"99999-11-29"),
     b'<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><ListBucketResult>&b;</ListBucketResult>',
     b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><ListBucketResult><Name>&a;</Name></ListBucketResult>',

@@ -61,7 +61,7 @@ class Nets:
 
 
 def of_this_file(task: asyncio.Task) -> bool:
-    """Tell whether a task is the test itself, or a connection of a server that the test started. Those may end after the nets."""
+    """Tell whether a task is the test itself, or a connection of a server of the test, which may end after the nets."""
     return task.get_coro().cr_code.co_filename == __file__
 
 
