@@ -182,5 +182,9 @@ async def cluster(folder: Path, **options: Any) -> AsyncIterator[Cluster]:
     try:
         made.start()
         yield made
+    except BaseException as error:
+        for name in made.names:
+            error.add_note(f"node {name!r}, running={made.is_running(name)}, said: {made.said(name)[-2000:]}")
+        raise
     finally:
         await made.close()
