@@ -4,6 +4,7 @@
 closes it, whatever the cause. leash.py also ends when the command ends. `leashed` starts a server in this way, on a free port.
 """
 
+import fcntl
 import os
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from functools import cache
 from random import SystemRandom
 from typing import TextIO
 
@@ -54,14 +56,24 @@ GIVEN: set[int] = set()  # ports, to this process
 def free_port() -> int:
     """Return a port that nobody listens on, outside the range from which the kernel gives ports to connections that go out.
 
-    None is returned twice: whoever has it may be down at the moment."""
+    None is returned twice, neither to this process nor to another one of this user while this one lives: whoever has it may not
+    listen yet, or may be down at the moment."""
+    given = locks()
     while True:
         port = SystemRandom().randrange(10_000, 32_000)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
+            fcntl.lockf(given, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
             if port not in GIVEN:
                 GIVEN.add(port)
                 return port
+
+
+@cache
+def locks() -> int:
+    """Return the file, open, in which a process locks the byte whose place is the number of the port."""
+    return os.open(os.path.join(tempfile.gettempdir(), f"highwater-ports-{os.getuid()}"),
+                   os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def answers(server: subprocess.Popen[bytes], port: int) -> bool:
