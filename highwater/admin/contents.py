@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 from highwater.admin.database import Database, Place, Steps, wal_namespace
 from highwater.admin.findings import Parents, runs_of, shared_keys
 from highwater.impl.codecs.slatedb.tables import SstInfo
+from highwater.impl.db.bloom import Bloom
 from highwater.impl.db.cache import Cache
 from highwater.impl.db.compression import CodecMissing
 from highwater.impl.db.damaged import DamagedObject
 from highwater.impl.db.rows import Row
-from highwater.impl.db.ssts import Ssts
+from highwater.impl.db.ssts import End, Ssts, has_filter
 from highwater.impl.errors import NotFound
 from highwater.impl.layout import key_of_sst
 from highwater.impl.world import ObjectStore, World
@@ -116,7 +117,7 @@ async def contents_of(targets: list[Target], everything: bool, steps: Steps | No
 
 async def content_of(target: Target, everything: bool) -> Content | None:
     """Read an object; return None if it was deleted since it was listed. Raises Unavailable."""
-    of = Reading(target, Ssts(target.store, Cache(0)))
+    of = Reading(target, Parts(target.store, Cache(0)))
     try:
         await of.read(everything)
     except NotFound:
@@ -128,10 +129,26 @@ async def content_of(target: Target, everything: bool) -> Content | None:
     return of.found
 
 
+class Parts(Ssts):
+    """Reads single parts of SSTs, which no client does."""
+
+    async def block_of(self, end: End, number: int) -> list[Row]:
+        """Return the rows of one block of an SST whose end has been read. They are not kept."""
+        start, stop = end.table.place_of(number)
+        _, part = await self._part(end, start, stop)
+        return end.table.decoded(number, part)
+
+    async def filter_of(self, end: End) -> Bloom | None:
+        """Return the filter of an SST whose end has been read; None if it has none that this release knows."""
+        table = end.table
+        alone = has_filter(table.info) and table.info.filter_offset < table.start
+        return await self._filter(table.key, table.info) if alone else table.bloom
+
+
 class Reading:
     """Reads one object. `found` has what is known so far."""
 
-    def __init__(self, target: Target, ssts: Ssts):
+    def __init__(self, target: Target, ssts: Parts):
         self.target, self.ssts, self.found = target, ssts, Content()
 
     async def read(self, everything: bool) -> None:

@@ -176,19 +176,6 @@ class Reader:
             except NotFound:
                 raise missing(name) from None
 
-    async def check(self, sst: str) -> None:
-        """Check that an SST of the state is there and its end whole; also the blocks of one that is read by one request.
-
-        Raises CannotRead, DamagedObject, CodecMissing."""
-        name = self.state.key_of(sst)
-        try:
-            end = await self.ssts.end(name, self.listed[sst].info)
-            if end.table.start == 0:
-                async for _ in self.ssts.blocks_of(end):
-                    pass
-        except NotFound:
-            raise missing(name) from None
-
 
 def missing(name: str) -> CannotRead:
     return CannotRead(f"{name}: it is missing; if a collector has just deleted it, read again, or read a checkpoint")

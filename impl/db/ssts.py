@@ -102,18 +102,6 @@ class Ssts:
                 yield rows
             at, ahead = last, min(2 * ahead, MOST)
 
-    async def block_of(self, end: End, number: int) -> list[Row]:
-        """Return the rows of one block of an SST whose end has been read. They are not kept."""
-        start, stop = end.table.place_of(number)
-        _, part = await self._part(end, start, stop)
-        return end.table.decoded(number, part)
-
-    async def filter_of(self, end: End) -> Bloom | None:
-        """Return the filter of an SST whose end has been read; None if it has none that this release knows."""
-        table = end.table
-        alone = has_filter(table.info) and table.info.filter_offset < table.start
-        return await self._filter(table.key, table.info) if alone else table.bloom
-
     async def end(self, key: str, info: SstInfo) -> End:
         """Return the end of an SST, which is kept."""
         found: End | None = self.cache.get((key, "end"))
