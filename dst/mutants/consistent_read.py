@@ -49,7 +49,7 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "read_of_earlier_term": ("a leader that is elected again confirms the reads of its earlier term", stepping(
         (terms, "refuse_reads", reads_stay), (elections, "lead", lead_with_reads))),
 }
-MODEL = ("refinement:Server.", "refinement:machine", "refinement:message", "refinement:LogMatching")
+MODEL = ("call:read", "refinement:Server.", "refinement:machine", "refinement:message", "refinement:LogMatching")
 HARM = ("history:stale read", "history:read went back")
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     **dict.fromkeys(BUILDS, (MODEL, HARM)),

@@ -104,10 +104,11 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
 }
 SEEN = "history:", "call:get", "call:scan"
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
-    "clone_not_pinned": (("refinement:FINAL_FIRST",), ()),
+    "clone_not_pinned": (("call:clone", "refinement:FINAL_FIRST"), ()),
     "clone_misses_log": ((*SEEN, "call:clone"), SEEN),
-    "clone_opened_early": (("refinement:OPEN_INITIALIZED",), ()),
-    "clone_overwrites_log": (("refinement:OPEN_INITIALIZED", "refinement:CREATE_IF_ABSENT"), ()),
+    "clone_opened_early": (("call:open", "refinement:OPEN_INITIALIZED"), ()),
+    "clone_overwrites_log": (
+        ("call:clone", "call:open", "refinement:OPEN_INITIALIZED", "refinement:CREATE_IF_ABSENT"), ()),
     "finals_not_spared": (("refinement:sst",), ()),
     "detached_at_once": (("refinement:DETACH_UNNAMED",), SEEN),
     "destroyed_with_clones": (("refinement:CHECK_PINS",), ()),

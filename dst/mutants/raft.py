@@ -415,7 +415,7 @@ ONLY_LENGTHS_COMPARED = stepping((elections, "is_up_to_date", is_longer)), MORE_
 TRANSFER_NEVER_ENDS = stepping((transfer, "tick", lambda state: state)), NodeWeights()._replace(lost=200, crash=0)
 MODEL = ("refinement:Server.", "refinement:machine", "refinement:message", "refinement:LogMatching")
 HARM = ("safety:R", "safety:I17", "raft:", "history:")
-READS = ("history:stale read", "history:read went back")
+READS = ("call:read", "history:stale read", "history:read went back")
 ON_DISK = (*MODEL, *HARM)
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     **dict.fromkeys(("voted_twice", "log_not_compared", "half_elects", "half_commits", "cuts_what_agrees"), (MODEL, HARM)),
