@@ -11,7 +11,7 @@ from highwater.impl.codecs.slatedb.tables import STATUSES, Compaction, Sst, Tier
 from highwater.impl.db import claims, compaction, tiers
 from highwater.impl.db.compactor import DbCompactor, Options, run, stores_of
 from highwater.impl.db.compression import pack
-from highwater.impl.db.reader import Reader, State, latest_of, missing
+from highwater.impl.db.reader import MISSING, CannotRead, Reader, State, latest_of
 from highwater.impl.errors import NotFound
 from highwater.impl.manifests.readable import HasSegments
 from highwater.impl.protocols.checkpoints import NotInitialized
@@ -88,7 +88,7 @@ async def check_sst(reader: Reader, sst: str) -> None:
             async for _ in reader.ssts.blocks_of(end):
                 pass
     except NotFound:
-        raise missing(name) from None
+        raise CannotRead(f"{name}: {MISSING}") from None
 
 
 async def left_by_others(compactor: DbCompactor) -> list[Compaction]:

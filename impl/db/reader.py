@@ -25,6 +25,7 @@ from highwater.impl.layout import Namespace, key_of_sst
 from highwater.impl.manifests.spans import Span, effective, in_run, meet
 from highwater.impl.world import ObjectStore, list_all
 
+MISSING = "it is missing; if a collector has just deleted it, read again, or read a checkpoint"
 ATTEMPTS = 5  # to read the latest manifest and the WAL behind it, while others write and collect
 
 
@@ -174,11 +175,7 @@ class Reader:
                         last = in_order(name, last, rows)
                         yield rows
             except NotFound:
-                raise missing(name) from None
-
-
-def missing(name: str) -> CannotRead:
-    return CannotRead(f"{name}: it is missing; if a collector has just deleted it, read again, or read a checkpoint")
+                raise CannotRead(f"{name}: {MISSING}") from None
 
 
 def in_order(name: str, last: Row | None, rows: list[Row]) -> Row:
