@@ -21,14 +21,14 @@ from tests.index.processes import cluster, highwater
 from tests.support.metadata_index import block
 
 WHOLE = ("--start", 0, "--end", 1 << 62)
+NOW_MS = time.time_ns() // 1_000_000  # the same for all blocks: at midnight they would fall into two windows, and into two jobs
 
 
 def fresh(number: int, tenant: str = "acme", shard: int = 1) -> Any:
-    """Return a block that was made now."""
-    now_ms = time.time_ns() // 1_000_000
-    made = block(number, tenant=tenant, shard=shard, ulid=ulids.made(now_ms, b"\0" * 8 + number.to_bytes(2)))
+    """Return a block that was made when this run began."""
+    made = block(number, tenant=tenant, shard=shard, ulid=ulids.made(NOW_MS, b"\0" * 8 + number.to_bytes(2)))
     for one in (made, *made.datasets):
-        one.min_time, one.max_time = now_ms, now_ms + 1000
+        one.min_time, one.max_time = NOW_MS, NOW_MS + 1000
     return made
 
 

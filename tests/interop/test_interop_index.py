@@ -93,6 +93,7 @@ def compacts(theirs: Theirs) -> None:
     """Compact the twenty blocks as a released worker does, which confirms no deletion."""
     for _ in range(2):  # a job is planned, and then assigned
         told = theirs("PollCompactionJobs", jobCapacity=1)
+    assert "compactionJobs" in told, told
     (job,), (lease,) = told["compactionJobs"], told["assignments"]
     assert len(job["sourceBlocks"]) == 20 and job["tenant"] == "acme" and lease["name"] == job["name"]
     going = {"name": job["name"], "token": lease["token"], "status": "COMPACTION_STATUS_IN_PROGRESS"}
