@@ -21,7 +21,7 @@ from tests.index.processes import cluster, highwater
 from tests.support.metadata_index import block
 
 WHOLE = ("--start", 0, "--end", 1 << 62)
-NOW_MS = time.time_ns() // 1_000_000  # the same for all blocks: at midnight they would fall into two windows, and into two jobs
+NOW_MS = time.time_ns() // 1_000_000  # one time for all blocks: a job compacts blocks of one window of six hours
 
 
 def fresh(number: int, tenant: str = "acme", shard: int = 1) -> Any:
