@@ -18,8 +18,9 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 HEAD = """# What can I import?
 
 `import highwater` gives the names below. They are promised to stay, and so are the
-[modules for a protocol of one's own](#modules-for-a-protocol-of-ones-own); nothing else is. The page is generated from the
-docstrings by `python -m bench.api`. A type checker sees the types: the package has a `py.typed`.
+[modules for a protocol of one's own](#modules-for-a-protocol-of-ones-own), and the two functions of `highwater.spark`
+([spark.md](guide/spark.md)); nothing else is. The page is generated from the docstrings by `python -m bench.api`. A type
+checker sees the types: the package has a `py.typed`.
 
     pip install highwater-verify            # explore a model, simulate, check a trace
     pip install 'highwater-verify[spark]'   # campaigns, and traces in bulk

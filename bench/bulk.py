@@ -5,7 +5,8 @@ are kept in .cache/bulk/ for the next time. Start-up does not count: each round 
 that have checked 400 runs. What they learn of the model after that does count.
 
 A second row measures 4,000 drawn runs, in which half of the clients retry, with pages and checkpoints. Few events
-recur in them."""
+recur in them. A third measures the drawn runs beside one huge run, which one process judges: it must not delay the end by more
+than its own check takes."""
 
 import os
 import statistics
@@ -24,13 +25,16 @@ from highwater.dst.bulk.export import Export
 from highwater.dst.bulk.sources import plan
 from highwater.dst.campaign.what import NoSpark
 from highwater.dst.run_spec import Run
+from highwater.dst.scenarios import named
 from highwater.dst.simulate import many
 from highwater.dst.spark import bulk as on_spark
-from highwater.dst.spark.session import session
+from highwater.dst.spark.session import SessionOptions, session
 from highwater.dst.version import code_version
 
 JOBS, LEAST, TIMES = 2, 300_000, 3
 RUNS = {"small": 100_000, "drawn": 4_000, "warm": 400}
+HUGE = 1_000_000  # events of one run
+NOISE = 1.1
 
 
 def written(name: str) -> Path:
@@ -54,6 +58,18 @@ def write(part: tuple[str, int, int, Path]) -> None:
             ours(range(low, high), export.outcome)
 
 
+def written_huge() -> Path:
+    """Return the file of a run of HUGE events, with one reader's last call repeated; write it if it is missing."""
+    from tests.highwater.test_outside import reads
+
+    file = Path(__file__).parent.parent / ".cache" / "bulk" / f"huge-{HUGE}-{code_version()}" / "huge.parquet"
+    if not file.exists():
+        run, events = reads(HUGE)
+        with Export(file) as export:
+            export.add("huge", run.scenario, " ".join(named(run.scenario).trace_options(run.shape)), events)
+    return file
+
+
 def on_processes(works: list[Work]) -> Iterator[pa.Table]:
     with engines.pool_of(JOBS) as pool:
         for work in works:
@@ -62,7 +78,7 @@ def on_processes(works: list[Work]) -> Iterator[pa.Table]:
 
 def on_local_spark(works: list[Work]) -> Iterator[pa.Table]:
     """Check each work on Spark and yield its rows. Raises NoSpark."""
-    with session(JOBS, of_java=on_spark.OF_JAVA) as spark:
+    with session(SessionOptions(JOBS)) as spark:
         for work in works:
             yield on_spark.check(spark, work)
 
@@ -97,8 +113,20 @@ def cpu_of_all_s() -> float:
     return sum(spent[pid] for pid in ours) / os.sysconf("SC_CLK_TCK")
 
 
+def delayed() -> bool:
+    """Print the seconds of many runs, of a huge one, and of both. Return True if the huge one delays the others too much."""
+    many, huge = str(written("drawn")), str(written_huge())
+    took: list[float] = []
+    for inputs in ([many], [huge], [huge, many]):
+        warm, work = work_of(plan([str(written("warm"))]), JOBS, Asked()), work_of(plan(inputs), JOBS, Asked())
+        took.append(statistics.median(measured(on_processes, warm, work)[1] for _ in range(TIMES)))
+    print(f"{RUNS['drawn']:,} drawn runs {took[0]:.2f} s, a run of {HUGE:,} events {took[1]:.2f} s, both {took[2]:.2f} s in "
+          f"{JOBS} processes; target: at most their sum", flush=True)
+    return took[2] > NOISE * (took[0] + took[1])
+
+
 def main() -> bool:
-    """Print the rates. Return True if Spark misses its target, or if the engines' rows differ."""
+    """Print the rates. Return True if Spark misses its target, if the engines' rows differ, or if a huge run delays others."""
     failed, engines_there = False, dict(ENGINES)
     for name in ("small", "drawn"):
         warm, work = (work_of(plan([str(written(which))]), JOBS, Asked()) for which in ("warm", name))
@@ -124,7 +152,7 @@ def main() -> bool:
             print("FAILED: the engines' rows differ, or a run was not accepted")
             failed = True
         failed |= name == "small" and list(medians.values())[-1] < LEAST
-    return failed
+    return failed | delayed()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from highwater.dst.campaign.stages import local_stages
+from highwater.dst.spark.session import SessionOptions
 from highwater.dst.spark.stages import spark_stages
 from highwater.gate import boundary_peer as bp
 from highwater.model.core import Bounds, Exploration, Model, peak_bytes
@@ -45,7 +46,7 @@ def in_memory(model: Model, measured: dict) -> Exploration:
 def on_disk(way: str, model: Model, measured: dict) -> Exploration:
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, \
-            (spark_stages(CORES, f"local[{CORES}]") if way == "spark" else local_stages(CORES)) as stages:
+            (spark_stages(SessionOptions(CORES)) if way == "spark" else local_stages(CORES)) as stages:
         out = Path(folder)
         for name in ("first", "small"):
             measured["start"], start = time.perf_counter() - began, time.perf_counter()

@@ -19,7 +19,7 @@ from typing import Any
 
 from bench import index_queries
 from highwater.dst.bulk.footers import read
-from highwater.dst.spark.session import session
+from highwater.dst.spark.session import SessionOptions, session
 from highwater.impl.codecs.index.footer import footer
 from highwater.impl.codecs.index.messages import encode
 from highwater.impl.codecs.index.names import block_path
@@ -68,7 +68,7 @@ def of_objects(folder: Path) -> tuple[float, float, float]:
     try:
         from highwater.dst.spark.footers import of_session
 
-        with session(2) as spark:
+        with session(SessionOptions(2)) as spark:
             list(of_session(spark)(str(bucket), "", [(number, part[:1]) for number, part in enumerate(parts[:4])]))
             there = rebuilt(bucket, folder / "there", of_session(spark))
     except Exception as error:

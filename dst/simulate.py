@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from highwater import messages
+from highwater import messages, project
 from highwater.dst import script
 from highwater.dst.actors import Actors
 from highwater.dst.run_spec import Run, among
@@ -25,6 +25,7 @@ from highwater.dst.world.network import Network
 from highwater.dst.world.node_faults import AnyWeights, NodeWeights
 from highwater.dst.world.store import SimulatedStore
 from highwater.dst.zoo import build_of
+from highwater.interrupt import is_by_signal
 from highwater.model.uncollected import uncollected
 from highwater.traces.calls import judge_answers
 from highwater.traces.event import Event, digest
@@ -116,15 +117,13 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
         failure, kind, signature = error, error.kind, error.signature
     except TapeMismatch as error:
         failure, kind, signature = error, "nondeterminism", "nondeterminism:tape"
-    except MemoryError:
-        raise  # caused by this process, not by the implementation
-    except (Exception, SystemExit) as error:  # the implementation must not raise it, and the scenario neither
-        place, failure = messages.place(error), error
-        judge = place is not None and place.part in messages.JUDGES and messages.part_of(type(error).__module__) != "impl"
-        kind, signature = ("harness", "harness:") if judge else ("safety", "exception:")
-        signature += type(error).__name__
-        error.args = (f"{error} ({place if judge else place_of(error)})",)
-    kernel.close()
+    except BaseException as error:
+        failure, kind, signature = of_exception(error)
+    try:
+        kernel.close()
+    except BaseException as error:
+        if not failure:
+            failure, kind, signature = of_exception(error)
     if kind != "nondeterminism":
         try:
             chooser.end()
@@ -133,8 +132,26 @@ def simulate(run: Run, build: Build | None = None, tape: list[Choice] | None = N
     if failure:
         failure.__traceback__ = None  # a traceback refers to this frame, which refers to the failure
     requests = network.requests + (actors.machines.operations if actors.machines else 0)
-    return Outcome(seed, kind, signature, str(failure or ""), digest(events), shape, name, requests, kernel.now_ms,
+    message = "" if failure is None else project.message_of(failure)
+    return Outcome(seed, kind, signature, message, digest(events), shape, name, requests, kernel.now_ms,
                    events, chooser.tape, failure, run.scenario, weights, kernel.steps, by_model)
+
+
+def of_exception(error: BaseException) -> tuple[BaseException, str, str]:
+    """Return failure, kind and signature of an exception that neither implementation nor scenario must raise: none that ends a
+    program, either. Raises it if it is of the user, of the alarm, or of this process, whose memory is used up."""
+    if isinstance(error, MemoryError) or is_by_signal(error):
+        raise error
+    if hint := project.hint(error):
+        return project.MissingFile(f"{error}{hint} ({place_of(error)})"), "harness", f"harness:{type(error).__name__}"
+    place = messages.place(error)
+    judge = place is not None and place.part in messages.JUDGES and messages.part_of(type(error).__module__) != "impl"
+    error.args = (f"{project.message_of(error)} ({place if judge else place_of(error)})",)
+    kind, prefix = ("harness", "harness") if judge else ("safety", "exception")
+    signature = f"{prefix}:{type(error).__name__}"
+    if not isinstance(error, Exception) or project.message_of(error).startswith(project.NO_MESSAGE):
+        error = Failure(kind, signature, *error.args)  # who catches or prints it meets none that ends the program
+    return error, kind, signature
 
 
 def drawn_of(of: Scenario, shape: BaseShape, fault: Choose) -> AnyWeights:

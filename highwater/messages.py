@@ -14,6 +14,7 @@ from types import FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from highwater import project
+from highwater.interrupt import is_by_signal
 
 JUDGES = ("scenario", "mapping", "model")  # parts that judge a run: an exception of theirs says nothing of the implementation
 MACHINERY = "highwater.model.proofs.engine."  # below a room of protocols
@@ -89,7 +90,9 @@ def mistakes() -> Generator[None, None, None]:
         yield
     except project.ProjectError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_by_signal(error):
+            raise
         said = ""
         with suppress(project.ProjectError):  # of a project that cannot be read no module was imported
             said = mistake(error)

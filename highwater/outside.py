@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NoReturn
 DEPTH = 64  # of arrays and objects within each other; no format that is read here has more than ten
 LINE_MIB = 64  # of a line. A line of a trace holds one object's content, and those of clients of an object store are smaller
 DOCUMENT_MIB = 64  # of a JSON or TOML document, which is read whole. The largest are bundles' tapes, of less than 1 MiB
+PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # first bytes of a compressed file: no text in UTF-8 has them
 LONGEST_QUOTE = 80  # characters of a line in a message
 
 
@@ -56,14 +57,25 @@ def document_of(path: Path) -> bytes:
     return found
 
 
+def codec_of(path: str | Path) -> str:
+    """Return how a file is compressed, by its first bytes; "" if it is not. Raises OSError."""
+    with open(path, "rb") as stream:
+        first = stream.read(4)
+    return next((codec for magic, codec in PACKED.items() if first.startswith(magic)), "")
+
+
 def lines_of(stream: BinaryIO, most_mib: int = LINE_MIB) -> Iterator[bytes]:
     """Yield the lines of a file, with their ends. Raises ValueError for one of more than `most_mib` MiB, which is not read to
     its end."""
     most = most_mib << 20
     while line := stream.readline(most + 1):
         if len(line) > most:
-            raise ValueError(f"the line is longer than {most_mib} MiB; --line-mib raises this bound")
+            raise ValueError(too_long(most_mib))
         yield line
+
+
+def too_long(most_mib: int) -> str:
+    return f"the line is longer than {most_mib} MiB; --line-mib raises this bound"
 
 
 def texts_of(stream: BinaryIO, most_mib: int = LINE_MIB, errors: str = "strict") -> Iterator[str]:
@@ -83,8 +95,13 @@ def texts_of(stream: BinaryIO, most_mib: int = LINE_MIB, errors: str = "strict")
 def first_line(path: Path) -> str:
     """Return the first line of a file that is not blank, among the first 100, and of that at most 1 MiB. Raises OSError."""
     with open(path, "rb") as stream:
-        lines = (stream.readline(1 << 20) for _ in range(100))
-        return next((line for line in lines if line.strip()), b"").decode(errors="surrogateescape")
+        return first_line_of(stream)
+
+
+def first_line_of(stream: BinaryIO) -> str:
+    """Return the first line as `first_line` does."""
+    lines = (stream.readline(1 << 20) for _ in range(100))
+    return next((line for line in lines if line.strip()), b"").decode(errors="surrogateescape")
 
 
 def quoted(value: Any) -> str:

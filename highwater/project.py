@@ -2,6 +2,8 @@
 
 A project is a folder with `highwater.toml`, which names its protocols and their packages:
 
+    files = ["register/tests/table.json"]  # optional: data files of a run that the walk of `files_below` leaves out
+
     [protocols]
     lease = "lease"        # the protocol `lease` is the package DIR/lease/
 
@@ -14,6 +16,7 @@ An empty variable means no project. The folder goes to the end of `sys.path`: no
 a library.
 """
 
+import json
 import os
 import re
 import sys
@@ -30,13 +33,16 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from highwater.outside import document_of, toml_of
+from highwater.interrupt import is_by_signal
+from highwater.outside import document_of, json_of, toml_of
 
 PACKAGE = Path(__file__).parent  # highwater
 VARIABLE = "HIGHWATER_PROJECT"
+SENT = "HIGHWATER_SENT"  # set in a worker that runs the sources of its task: dst/spark/shipping.py
 FILE = "highwater.toml"
 GROUP = "highwater.protocols"
 SPEC = "spec"  # a project's spec is spec.fizz, and its rows are in spec.toml
+NO_MESSAGE = "its __str__ raises "
 RESERVED = ("engines",)  # names that `highwater verify` uses beside those of protocols
 
 
@@ -73,6 +79,7 @@ class ProjectError(Exception):
 class Project(NamedTuple):
     folder: Path
     packages: dict[str, str]  # stem -> package
+    files: tuple[str, ...] = ()  # patterns of files that a run needs, too
 
 
 # --- which project
@@ -206,11 +213,23 @@ def read(folder: Path) -> Project:
     packages = found.get("protocols")
     if not isinstance(packages, dict) or not packages:
         raise ProjectError(f"{file} names no protocol: write [protocols], and below it NAME = \"PACKAGE\"")
+    if isinstance(packages.get("files"), list):
+        raise ProjectError(f"{file}: write `files = ..` above [protocols]: below it, it names a protocol")
     for stem, package in packages.items():
         check_entry(str(file), stem, package)
         if not (folder / package.replace(".", "/") / "__init__.py").is_file():
             raise ProjectError(f"{file}: {stem} = {package!r}, but there is no {package.replace('.', '/')}/__init__.py")
-    return Project(folder, packages)
+    return Project(folder, packages, patterns_in(file, found.get("files", [])))
+
+
+def patterns_in(file: Path, given: object) -> tuple[str, ...]:
+    """Return the patterns of `files`. Raises ProjectError."""
+    if not isinstance(given, list):
+        raise ProjectError(f"{file}: files = {given!r}: write a list of names, for example [\"register/tests/table.json\"]")
+    for each in given:
+        if not isinstance(each, str) or not each.strip("/.") or each.startswith("/") or ".." in each.split("/"):
+            raise ProjectError(f"{file}: files has {each!r}: name a file or a folder below {file.parent}; * and ** match names")
+    return tuple(given)
 
 
 def check_entry(where: str, stem: str, package: object) -> None:
@@ -354,7 +373,9 @@ def load(part: str, stem: str) -> ModuleType:
                            f"{', '.join(there) or 'no module at all'}; write it, or take a verb that needs no {part}")
     try:
         found = import_module(name)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_by_signal(error):
+            raise
         raise ProjectError(f"{name} cannot be imported: {raised(error)}; for the traceback: cd {quote(str(root_of(stem)))} && "
                            f"python -c 'import {name}'") from error
     lacking = [each for each in PARTS[part].names if not hasattr(found, each)]
@@ -370,7 +391,17 @@ def root_of(stem: str) -> Path:
 
 def type_and_message(error: BaseException) -> str:
     """Return an exception's type and message in one line; the type alone if it has no message."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+    return f"{type(error).__name__}: {' '.join(message_of(error).split())}".removesuffix(": ")
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of an exception; if its class raises when asked for it, say so."""
+    try:
+        return str(error)
+    except BaseException as other:
+        if is_by_signal(other):
+            raise
+        return f"{NO_MESSAGE}{type(other).__name__}"
 
 
 def raised(error: BaseException) -> str:
@@ -378,17 +409,20 @@ def raised(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
     frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen ")]
-    return type_and_message(error) + (
+    return type_and_message(error) + hint(error) + (
         f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else "")
 
 
-# --- what the code of a run depends on
+# --- what a run depends on
 
-SKIPPED = re.compile(r"\..*|__pycache__|node_modules|tests|out|build|dist")  # folders of a project without its code
+SKIPPED = re.compile(r"\..*|__pycache__|node_modules|tests|out|build|dist|.*\.egg-info")  # folders that no run needs
+OUTPUTS = {"campaign.json": ("scenario", "code"), "manifest.json": ("tape", "digest"), "explore.json": ("what", "partitions")}
+REPORT = b'<meta name="generator" content="highwater'  # in the first bytes of a page that a verb has written
+MOST_MIB = 16  # of all files of a project together, because each of Spark's tasks carries them
 
 
 def roots() -> list[Path]:
-    """Return the folders whose sources count: the package highwater, the project, and installed packages of protocols."""
+    """Return the folders whose files count: the package highwater, the project, and installed packages of protocols."""
     project = current()
     return [PACKAGE, *([project.folder] if project else sorted({top for _, top in tops()}))]
 
@@ -400,22 +434,111 @@ def tops() -> list[tuple[str, Path]]:
 
 def sources() -> list[tuple[str, Path]]:
     """Return (name, path) of each Python file of users' protocols, by name. Names are relative to the project."""
+    return [(name, path) for name, path in sorted(run_files().items()) if name.endswith(".py")]
+
+
+def contents() -> dict[str, bytes]:
+    """Return name -> content of each file that a run of users' protocols depends on: code, data files, and a highwater.toml
+    that names them; {} if there are no such protocols. Names are relative to the project. Raises ProjectError."""
+    if not users():
+        return {}
+    paths, read, left = run_files(), {FILE: file_text().encode()}, MOST_MIB << 20
+    for name, path in sorted(paths.items()):
+        try:
+            name.encode()
+            with open(path, "rb") as stream:
+                read[name] = stream.read(left + 1)
+        except UnicodeEncodeError:
+            raise ProjectError(f"{os.fsencode(path)!r}: the name of the file is not UTF-8: rename it") from None
+        except OSError as error:
+            raise ProjectError(f"{path} cannot be read ({error.strerror}), and is a file of the project: make it readable, or "
+                               "move it into a folder `out`") from None
+        left -= len(read[name])
+        if left < 0:
+            raise ProjectError(f"{max(paths.values(), key=os.path.getsize)} is the largest file of a project whose files have "
+                               f"more than {MOST_MIB} MiB, which is the bound, because each task of a campaign carries them: "
+                               "move files that no run reads into a folder `out`")
+    return read
+
+
+def run_files() -> dict[str, Path]:
+    """Return name -> path of each file that a run of users' protocols may read. Raises ProjectError."""
     project = current()
-    places = [("", project.folder)] if project else tops()
-    found = {f"{top}/{name}".lstrip("/"): path for top, folder in places for name, path in python_files(folder)}
-    return sorted(found.items())
+    files = {f"{top}/{name}".lstrip("/"): path for top, folder in ([("", project.folder)] if project else tops())
+             for name, path in files_below(folder)}
+    for place, pattern in [(project.folder, pattern) for pattern in project.files] if project else ():
+        more = dict(files_matching(place, pattern))
+        if not more:
+            raise ProjectError(f"{place / FILE}: files names {pattern!r}, and there is no such file: name another, or "
+                               "remove it")
+        files |= more
+    files.pop(FILE, None)  # `file_text` has what a run reads of it
+    return files
+
+
+def files_matching(folder: Path, pattern: str) -> Iterator[tuple[str, Path]]:
+    """Yield the files that match a pattern, and those below matching folders, but not the output of a verb. Raises
+    ProjectError."""
+    try:
+        found = sorted(folder.glob(pattern))
+    except ValueError as error:
+        raise ProjectError(f"{folder / FILE}: files has {pattern!r}: {error}") from None
+    for match in found:
+        above = [match, *match.parents][:len(match.relative_to(folder).parts)]
+        if any(is_output(each) for each in above if each.is_dir()):
+            continue
+        below = files_below(match) if match.is_dir() else [("", match)] if match.is_file() else ()
+        yield from ((path.relative_to(folder).as_posix(), path) for _, path in below)
+
+
+def files_below(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield (name, path) of each file in a folder of code, but for those that SKIPPED names and the output of a verb."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not SKIPPED.fullmatch(name) and
+                      not os.path.exists(os.path.join(place, name, "pyvenv.cfg")) and not is_output(Path(place, name))]
+        for name in files:
+            path = Path(place, name)
+            if not name.startswith(".") and path.is_file() and not is_report(path):
+                yield path.relative_to(folder).as_posix(), path
+
+
+def is_output(folder: Path) -> bool:
+    """Return whether a verb has made this folder: a campaign, a bundle or an exploration, by the file that labels it."""
+    for label, names in OUTPUTS.items():
+        if os.path.lexists(folder / label):
+            try:
+                said = json_of(document_of(folder / label))
+            except (OSError, ValueError):
+                continue
+            if isinstance(said, dict) and set(names) <= said.keys():
+                return True
+    return False
+
+
+def is_report(path: Path) -> bool:
+    if path.suffix != ".html":
+        return False
+    try:
+        with open(path, "rb") as stream:
+            return REPORT in stream.read(1_000)
+    except OSError:
+        return False
 
 
 def file_text() -> str:
-    """Return a highwater.toml that names all users' protocols."""
-    return "\n".join(["[protocols]", *(f'{stem} = "{package}"' for stem, package in sorted(users().items())), ""])
+    """Return the highwater.toml of what is sent to workers: it names the protocols and `files` of `contents`."""
+    project = current()
+    packages, files = (project.packages, project.files) if project else (installed(), ())
+    return "\n".join([*([f"files = {json.dumps(files, ensure_ascii=False)}"] if files else []), "[protocols]",
+                      *(f'{stem} = "{package}"' for stem, package in sorted(packages.items())), ""])
 
 
-def python_files(folder: Path) -> Iterator[tuple[str, Path]]:
-    for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not SKIPPED.fullmatch(name) and
-                      not os.path.exists(os.path.join(place, name, "pyvenv.cfg"))]
-        for name in files:
-            if name.endswith(".py"):
-                path = Path(place) / name
-                yield path.relative_to(folder).as_posix(), path
+class MissingFile(Exception):
+    """A run opened a file that its worker does not have. The message is one line: the file, and what to do."""
+
+
+def hint(error: BaseException) -> str:
+    """Return what to do about a file that is missing in a process of Spark that runs the sources that were sent; else ""."""
+    if not isinstance(error, FileNotFoundError) or not os.environ.get(SENT):
+        return ""
+    return f"; this worker has only the files of the project: name it in `files` of {FILE}"

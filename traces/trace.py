@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 from highwater import messages, project
 from highwater.impl.layout import InvalidName
+from highwater.interrupt import is_by_signal
 from highwater.model.core import Local, Model, Shared
 from highwater.traces.calls import (
     ALONE,
@@ -241,12 +242,14 @@ class Trace:
         self._take(e)
 
     def _guarded(self, take: Callable[[Event], None], e: Event) -> None:
-        """Call `take(e)`. Raises Failure for any exception of it but MemoryError."""
+        """Call `take(e)`. Raises Failure for any exception of it but MemoryError and those that a signal's handler raises."""
         try:
             take(e)
         except (Failure, MemoryError):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if is_by_signal(error):
+                raise
             raise self._failure(error) from error
 
     def _failure(self, error: BaseException) -> Failure:

@@ -15,7 +15,9 @@ from highwater.dst.bulk.rows import INPUT, SCHEMA
 from highwater.dst.scenarios import stems
 from highwater.dst.simulate import place_of
 from highwater.dst.verdict import Options, Unfit, beginner, judged, options_of, recorded_of, stem_of
+from highwater.interrupt import is_by_signal
 from highwater.model.uncollected import uncollected
+from highwater.project import message_of
 from highwater.traces.event import Event
 from highwater.traces.explain.explain import explain
 from highwater.traces.follow import Acquaintances, Events, follow
@@ -95,8 +97,10 @@ def row_of(of: Unpacked, known: Known, asked: Asked) -> tuple:
         return (*head, "ok", "", "", "", len(of.numbers[0]), None, "")
     except Unfit as error:
         found = INPUT, f"{INPUT}:{'damaged' if of.damage else 'unfit'}", str(error)
-    except Exception as error:
-        found = "harness", f"harness:{type(error).__name__}", f"{error} ({place_of(error)})"
+    except BaseException as error:
+        if is_by_signal(error):
+            raise
+        found = "harness", f"harness:{type(error).__name__}", f"{message_of(error)} ({place_of(error)})"
     return clean((*head, "damaged", *found, len(of.numbers[0]), None, ""))
 
 

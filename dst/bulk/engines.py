@@ -17,10 +17,11 @@ import pyarrow as pa
 from highwater.dst.bulk.checking import Asked, judge
 from highwater.dst.bulk.packets import packets
 from highwater.dst.bulk.rows import SCHEMA, BulkError
-from highwater.dst.bulk.sources import ALL, Choice, Plan, Split, read
+from highwater.dst.bulk.sources import ALL, Choice, Plan, Split, groups, reads
 from highwater.dst.campaign.processes import new_pool
 
 PART_EVENTS = 250_000  # about, in one part: what one process holds in memory
+FEWEST = 4  # parts, and groups of splits, for each process, so that none of them waits long for another at the end
 Progress = Callable[[int], None]  # how many of 100 hundredths are done
 
 
@@ -33,7 +34,11 @@ class Work(NamedTuple):
 
 
 def work_of(plan: Plan, jobs: int, asked: Asked, choice: Choice = ALL) -> Work:
-    return Work(plan.splits, max(jobs, -(-plan.events // PART_EVENTS)), asked, choice, plan.events)
+    return Work(plan.splits, parts_of(plan.events, jobs), asked, choice, plan.events)
+
+
+def parts_of(events: int, jobs: int) -> int:
+    return max(FEWEST * jobs if jobs > 1 else 1, -(-events // PART_EVENTS))
 
 
 def sort_rows(tables: list[pa.Table]) -> pa.Table:
@@ -68,24 +73,27 @@ def unordered(pool: ProcessPoolExecutor, function: Callable[[Any], Any], work: l
 
 def in_turn(run: Callable[..., Iterator], work: Work, folder: Path, progress: Progress) -> pa.Table:
     of_part: dict[int, list[tuple[int, int, int]]] = {}
-    for done, (split, places) in enumerate(run(partial(pack, work, folder), range(len(work.splits))), 1):
+    tasks = list(enumerate(groups(work.splits, work.parts)))
+    for done, (task, places) in enumerate(run(partial(pack, work, folder), tasks), 1):
         for part, low, high in places:
-            of_part.setdefault(part, []).append((split, low, high))
-        progress(50 * done // len(work.splits))
+            of_part.setdefault(part, []).append((task, low, high))
+        progress(50 * done // len(tasks))
     tables = []
-    for done, table in enumerate(run(partial(judge_part, work.asked, folder), map(sorted, of_part.values())), 1):
+    largest_first = sorted(map(sorted, of_part.values()), key=lambda places: -sum(high - low for _, low, high in places))
+    for done, table in enumerate(run(partial(judge_part, work.asked, folder), largest_first), 1):
         tables.append(table)
         progress(50 + 50 * done // len(of_part))
     return sort_rows(tables)
 
 
-def pack(work: Work, folder: Path, number: int) -> tuple[int, list[tuple[int, int, int]]]:
-    """Pack a split into a file. Returns its number and, for each packet, its part and its byte range in the file."""
-    places = []
+def pack(work: Work, folder: Path, task: tuple[int, list[Split]]) -> tuple[int, list[tuple[int, int, int]]]:
+    """Pack splits into a file. Returns its number and, for each packet, its part and its byte range in the file."""
+    (number, splits), places = task, []
     with open(folder / str(number), "wb") as out:
-        for part, payload in packets(read(work.splits[number], work.choice), work.parts):
-            places.append((part, out.tell(), out.tell() + len(payload)))
-            out.write(payload)
+        for read in (read for split in splits for read in reads(split, work.choice)):
+            for part, payload in packets(read, work.parts):
+                places.append((part, out.tell(), out.tell() + len(payload)))
+                out.write(payload)
     return number, places
 
 
@@ -94,7 +102,7 @@ def judge_part(asked: Asked, folder: Path, places: list[tuple[int, int, int]]) -
 
 
 def payloads(folder: Path, places: list[tuple[int, int, int]]) -> Iterator[bytes]:
-    for split, low, high in places:
-        with open(folder / str(split), "rb") as packed:
+    for task, low, high in places:
+        with open(folder / str(task), "rb") as packed:
             packed.seek(low)
             yield packed.read(high - low)

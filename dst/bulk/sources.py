@@ -1,15 +1,20 @@
 """Read events from Parquet and NDJSON. Safety: each event is read exactly once, or its input is refused or its run is damaged.
 
 Parquet files have the columns COLUMNS and one event a row. NDJSON files have the lines that `trace check` reads, and may have
-the further columns as fields of the same names.
+the further columns as fields of the same names. They may be compressed with gzip or zstd. Memory does not grow with a file.
 """
 
 # pyarrow.compute makes its functions when it is imported
 # pyright: reportAttributeAccessIssue=false
 
+import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from glob import glob, has_magic
+from io import BufferedReader, FileIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -24,19 +29,24 @@ from highwater.dst.bulk.rows import BadInput
 from highwater.outside import (
     LINE_MIB,
     check_text,
-    first_line,
+    codec_of,
+    first_line_of,
     json_of,
-    lines_of,
     not_utf_8,
     quoted,
     texts_of,
+    too_long,
 )
 from highwater.traces.event import EMPTY, Event, NewerVersion, check_version, from_fields, no_event
 from highwater.traces.recorded import logs
 
-PARQUET, LINES = (".parquet",), (".ndjson", ".jsonl")
+PARQUET, LINES, PACKED = ".parquet", (".ndjson", ".jsonl"), (".gz", ".zst")
+NAMES = (PARQUET, *LINES, *(line + packed for line in LINES for packed in PACKED))  # how the names of files in folders end
+UNREAD = (".", "_")  # how names of files and folders begin that are not traces, such as those of Spark
 SPLIT_EVENTS, SPLIT_BYTES = 250_000, 32 << 20  # for Parquet, for NDJSON
+OPENING = 0.001  # of a split: what it costs to open a file
 OFFSETS = 40  # low bits of a place in the input, for the offset in a file; the bits above hold the file's number
+LINE_BYTES = 200  # about, of an event in NDJSON
 GROUP = ("run", "namespace", "protocol", "options")
 OURS = (*GROUP, "index")
 EVENT_VERSION = b"highwater.event_version"  # in the metadata of a Parquet file; one without it is of version 1
@@ -52,7 +62,7 @@ LARGEST = (1 << 63) - 1
 
 class Split(NamedTuple):
     """A part of a file: the Parquet row groups `low` to `high - 1`, or the NDJSON lines that begin in bytes `low` to `high -
-    1`."""
+    1`. A compressed file is not split."""
 
     number: int  # the file's
     file: str
@@ -61,6 +71,13 @@ class Split(NamedTuple):
     high: int
     log: str = ""  # the file is a log of another program, and read whole: traces/recorded/logs.py
     line_mib: int = LINE_MIB  # the longest line
+    folder: str = ""  # the folder in which `file` is, unless it is a whole path: that of the command
+    size: float = 0  # about: the work to read it, as part of that for a whole split
+
+    @property
+    def path(self) -> str:
+        """Return the file's path for a process with another working folder."""
+        return os.path.join(self.folder, self.file)
 
 
 class Choice(NamedTuple):
@@ -75,17 +92,34 @@ NOTHING = Read([], [], np.zeros((5, 0), np.int64), [])
 
 # --- which files, which splits
 
-def files(inputs: Iterable[str]) -> list[str]:
-    """Return the files to read: files as given, all Parquet and NDJSON files in folders at any depth, matches of globs. Raises
+class Skipped(NamedTuple):
+    """The files and folders in the given folders that are not read."""
+
+    counts: Counter[str]  # why -> how many
+    examples: dict[str, str]  # why -> the first of them
+
+    def add(self, path: Path, why: str) -> None:
+        self.counts[why] += 1
+        self.examples.setdefault(why, str(path))
+
+    def __str__(self) -> str:
+        return "; ".join(f"{number:,} ({why}), such as {self.examples[why]}" for why, number in self.counts.items())
+
+
+def files(inputs: Iterable[str], skipped: Skipped) -> list[str]:
+    """Return the files to read: files as given, those in folders at any depth by their names, matches of globs. Raises
     BadInput."""
     found: list[str] = []
     for given in inputs:
         path = Path(given)
         if path.is_dir():
-            inside = sorted(str(file) for file in path.rglob("*") if file.suffix in (*PARQUET, *LINES) and file.is_file()
-                            and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts))
+            try:
+                inside = sorted(files_in(path, skipped))
+            except OSError as error:
+                raise BadInput(f"{error.filename}: {error.strerror}") from None
             if not inside:
-                raise BadInput(f"{given}: there is no {', '.join((*PARQUET, *LINES))} file in it")
+                raise BadInput(f"{given}: there is no {', '.join(NAMES)} file in it; files with other names, such as Spark's "
+                               f".json, are read if they are given: '{given}/*.json'")
             found += inside
         elif path.exists():
             found.append(given)
@@ -93,38 +127,100 @@ def files(inputs: Iterable[str]) -> list[str]:
             matched = sorted(glob(given, recursive=True))
             if not matched:
                 raise BadInput(f"{given}: no file matches")
-            found += files(matched)
+            found += files(matched, skipped)
         else:
             raise BadInput(f"{given}: there is no such file or folder")
     return list(dict.fromkeys(found))
 
 
+def files_in(folder: Path, skipped: Skipped) -> Iterator[str]:
+    """Yield the files of a folder, at any depth, whose names are those of traces."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(UNREAD):
+            skipped.add(path, f"name begins with {' or '.join(UNREAD)}")
+        elif path.is_dir() and path.is_symlink():
+            skipped.add(path, "link to a folder")
+        elif path.is_dir():
+            yield from files_in(path, skipped)
+        elif path.is_file() and path.name.endswith(NAMES):
+            yield str(path)
+        else:
+            skipped.add(path, f"name does not end in {', '.join(NAMES)}")
+
+
 class Plan(NamedTuple):
     splits: list[Split]
     events: int  # approximate number
+    skipped: str = ""  # which files and folders, in words
 
 
 def plan(inputs: Iterable[str], line_mib: int = LINE_MIB) -> Plan:
     """Cut the files into splits. Looks into each file, so that most faults are reported before the check begins. Raises
     BadInput."""
-    splits, events = [], 0
-    for number, file in enumerate(files(inputs)):
+    splits, events, skipped = [], 0, Skipped(Counter(), {})
+    for number, file in enumerate(files(inputs, skipped)):
+        folder = "" if os.path.isabs(file) else os.getcwd()
         try:
             if is_parquet(file):
                 meta = footer(file)
                 rows = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-                splits += [Split(number, file, True, low, high) for low, high in bundled(rows, SPLIT_EVENTS)]
+                splits += [Split(number, file, True, low, high, "", line_mib, folder,
+                                 OPENING + sum(rows[low:high]) / SPLIT_EVENTS) for low, high in bundled(rows, SPLIT_EVENTS)]
                 events += meta.num_rows
             else:
-                size = Path(file).stat().st_size
+                packed = codec_of(file)
+                size = unpacked_size(file) if packed else Path(file).stat().st_size
                 log = log_in(file)
-                step = max(size, 1) if log else SPLIT_BYTES
-                splits += [Split(number, file, False, low, min(low + step, size), log, line_mib)
-                           for low in range(0, max(size, 1), step)]
-                events += size // 200
-        except OSError as error:
-            raise BadInput(f"{file}: {error.strerror or error}") from None
-    return Plan(splits, events)
+                end = 1 << OFFSETS if packed else size
+                step = max(end, 1) if log or packed else SPLIT_BYTES
+                splits += [Split(number, file, False, low, min(low + step, end), log, line_mib, folder,
+                                 OPENING + min(step, size - low) / SPLIT_BYTES)
+                           for low in range(0, end, step)]
+                events += size // LINE_BYTES
+        except (pa.ArrowException, OSError) as error:
+            why = getattr(error, "strerror", "") or f"it cannot be read ({one_line(error)}): get a new copy"
+            raise BadInput(f"{file}: {why}") from None
+    return Plan(splits, events, str(skipped))
+
+
+def opened(path: str) -> BinaryIO:
+    """Open a file to be read. One that is compressed is a stream of its content, which cannot be sought. Raises OSError, also
+    from methods of the stream."""
+    if codec := codec_of(path):
+        return BufferedReader(pa.CompressedInputStream(open(path, "rb"), codec), 1 << 20)
+    return open(path, "rb")
+
+
+class Sips(FileIO):
+    """A file that is read by few bytes, so that its place tells what a decompressor has used."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(1 << 10) or b""
+
+
+def unpacked_size(file: str) -> int:
+    """Return about how many bytes a compressed file holds, judging by the first of them. Raises OSError, also if a file is
+    damaged there."""
+    count, total = 0, Path(file).stat().st_size
+    with Sips(file) as packed, pa.CompressedInputStream(packed, codec_of(file)) as stream:
+        while count < SPLIT_BYTES and (piece := stream.read(1 << 20)):
+            count += len(piece)
+        return count * total // packed.tell()
+
+
+def groups(splits: list[Split], fewest: int) -> list[list[Split]]:
+    """Group consecutive splits so that each group is as much work as a whole split, or less if there would be less than about
+    `fewest` groups. Returns the largest groups first, so that nobody waits for them at the end."""
+    most = min(1.0, sum(split.size for split in splits) / max(fewest, 1))
+    found: list[list[Split]] = []
+    held = most
+    for split in splits:
+        if held + split.size > most:
+            found.append([])
+            held = 0.0
+        found[-1].append(split)
+        held += split.size
+    return sorted(found, key=lambda group: -sum(split.size for split in group))
 
 
 def is_parquet(file: str) -> bool:
@@ -154,7 +250,8 @@ def check_metadata(file: str, metadata: pq.FileMetaData) -> None:
 def log_in(file: str) -> str:
     """Return whose log it is, by the first line; "" if its lines are events. Raises BadInput if it begins with an event of a
     newer version. Other faults damage a run, and are reported when the file is read."""
-    line = first_line(Path(file)) or "{}"
+    with opened(file) as stream:
+        line = first_line_of(stream) or "{}"
     if log := logs.of_line(line):
         return log
     try:
@@ -177,8 +274,8 @@ def check_columns(file: str, schema: pa.Schema) -> None:
         raise BadInput(f"{file}: two columns are named {twice!r}")
     lacking = [name for name in NEEDED if name not in there] + ["run or namespace"] * (not {"run", "namespace"} & there.keys())
     if lacking:
-        raise BadInput(f"{file}: there is no column {', '.join(lacking)}; "
-                       f"{pages.named('bulk-traces')} lists the columns")
+        raise BadInput(f"{file}: there is no column {', '.join(lacking)}; {pages.named('bulk-traces')} lists the columns; "
+                       f"it has {', '.join(there) or 'none'}")
     strange = [name for name in there if name not in COLUMNS]
     if strange:
         raise BadInput(f"{file}: column {strange[0]!r} is not a trace's: rename it, or leave it out; there are "
@@ -210,29 +307,32 @@ def bundled(rows: list[int], most: int) -> Iterator[tuple[int, int]]:
         yield low, len(rows)
 
 
-def read(split: Split, choice: Choice = ALL) -> Read:
-    """Read the events of a split.
+def reads(split: Split, choice: Choice = ALL) -> Iterator[Read]:
+    """Read the events of a split, and yield them by SPLIT_EVENTS or SPLIT_BYTES, or less.
 
     Events without a run, and damage that cannot be attributed to a run, belong to a run named after the file."""
     try:
         if split.log:
-            return read_log(split, choice)
-        return read_parquet(split, choice) if split.parquet else read_lines(split, choice)
+            yield read_log(split, choice)
+        elif split.parquet:
+            yield read_parquet(split, choice)
+        else:
+            yield from read_lines(split, choice)
     except (pa.ArrowException, OSError, BadInput) as error:
         why = (f"{split.file}: cannot be read to its end ({one_line(error)}): get a new copy; runs with events there were "
                "judged without them")
-        return NOTHING._replace(damage=[((split.file, ""), split.number << OFFSETS, why)])
+        yield NOTHING._replace(damage=[((split.file, ""), split.number << OFFSETS, why)])
 
 
 # --- Parquet
 
 def read_parquet(split: Split, choice: Choice) -> Read:
-    with pq.ParquetFile(split.file) as opened:
+    with pq.ParquetFile(split.path) as opened:
         metadata, there = opened.metadata, opened.schema_arrow
     check_metadata(split.file, metadata)
     check_columns(split.file, there)
     texts = [name for name in there.names if COLUMNS[name] in (TEXT, BYTES)]
-    with pq.ParquetFile(split.file, metadata=metadata, read_dictionary=texts) as opened:
+    with pq.ParquetFile(split.path, metadata=metadata, read_dictionary=texts) as opened:
         table = opened.read_row_groups(range(split.low, split.high))
     for name, wanted in zip(("run", "namespace"), choice):
         if wanted:
@@ -344,12 +444,21 @@ def renumbered(mixed: np.ndarray) -> tuple[np.ndarray, int]:
 RUN = re.compile(rb'"(run|namespace)"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)')
 
 
+BEGINNING = 1 << 20  # of a line that is too long: in it, the name of its run is looked for
 OWN = re.compile(rb'"(index|t_ms|request|run)"\s*:\s*(?:(?<!"run":)(-?(?:0|[1-9]\d{0,17}))(?=\s*[,}])'
                  rb'|(?<="run":)"([^"\\\x00-\x1f]*)")')  # a number, or the text of a run, without escapes
 
 
-def read_lines(split: Split, choice: Choice) -> Read:
-    """Read the lines that begin between `low` and `high`. Raises OSError.
+def read_lines(split: Split, choice: Choice) -> Iterator[Read]:
+    """Read the lines that begin between `low` and `high`. Raises OSError."""
+    found = lines(split)
+    with closing(LineNumbers(split.path)) as places:
+        while first := next(found, None):
+            yield read_some(split, choice, chain([first], found), first[0] + SPLIT_BYTES, places)
+
+
+def read_some(split: Split, choice: Choice, found: Iterable[tuple[int, bytes]], until: int, places: "LineNumbers") -> Read:
+    """Read lines up to the first that begins at `until` or behind it, with it. Raises OSError.
 
     Lines that differ in nothing but run, index, time and number are parsed once."""
     groups: list[tuple] = []
@@ -358,9 +467,12 @@ def read_lines(split: Split, choice: Choice) -> Read:
     numbers: list[tuple[int, ...]] = []
     damage = []
     alike: dict[tuple, tuple[tuple, int]] = {}  # rest of a line -> (group without the run, place of the event's rest)
-    for offset, line in lines(split):
+    for offset, line in found:
         place = split.number << OFFSETS | offset
         try:
+            if len(line) > split.line_mib << 20:
+                line = line[:BEGINNING]
+                raise ValueError(too_long(split.line_mib))
             parts = OWN.split(line)
             rest = *parts[::4], *parts[1::4]
             own = dict(zip(parts[1::4], map(either, parts[2::4], parts[3::4])))
@@ -374,15 +486,14 @@ def read_lines(split: Split, choice: Choice) -> Read:
                     alike[rest] = of
                 said = group.run, index, *event[:2]
             group = said[0], *of[0]
-            if any(wanted and wanted != name for wanted, name in zip(choice, group)):
-                continue
-            numbers.append((number_of(group, groups, known_groups), *said[1:], of[1]))
+            if all(not wanted or wanted == name for wanted, name in zip(choice, group)):
+                numbers.append((number_of(group, groups, known_groups), *said[1:], of[1]))
         except ValueError as error:
             run = run_in(line, split.file)
             if not any(wanted and wanted != name for wanted, name in zip(choice, run)):
-                damage.append((run, place, f"{split.file}:{line_number(split.file, offset)}: {error}"))
-    if not split.low and not (numbers or damage or any(choice)) and not Path(split.file).stat().st_size:
-        damage.append(((split.file, ""), split.number << OFFSETS, f"{split.file}: there is no event in it"))
+                damage.append((run, place, f"{split.file}:{places.at(offset)}: {error}"))
+        if offset >= until:
+            break
     return Read([Group(*group) for group in groups], rests, np.array(numbers, np.int64).reshape(-1, 5).T, damage)
 
 
@@ -392,7 +503,7 @@ def read_log(split: Split, choice: Choice) -> Read:
     if log is None or (any(choice) and choice != (split.file, "")):
         return NOTHING
     try:
-        with open(split.file, "rb") as stream:
+        with opened(split.path) as stream:
             recording = log.read(texts_of(stream, split.line_mib, "surrogateescape"))
     except ValueError as error:
         return NOTHING._replace(damage=[((split.file, ""), split.number << OFFSETS, f"{split.file}: {error}")])
@@ -409,26 +520,26 @@ def either(number: Any, text: Any) -> bytes:
 
 
 def lines(split: Split) -> Iterator[tuple[int, bytes]]:
-    with open(split.file, "rb") as stream:
+    """Yield offset and content of each line that is not blank. Of a line that is longer than the bound, the beginning is
+    yielded, which is longer than the bound, too. Raises OSError."""
+    most = split.line_mib << 20
+    with opened(split.path) as stream:
         offset = split.low
         if offset:
             stream.seek(offset - 1)
-            offset += rest_of_line(stream) - 1  # a line that began before `low` belongs to another split
-        try:
-            for line in lines_of(stream, split.line_mib) if offset < split.high else ():
-                if line.strip():
-                    yield offset, line
-                offset += len(line)
-                if offset >= split.high:
-                    return
-        except ValueError as error:
-            raise BadInput(f"line {line_number(split.file, offset)}: {error}") from None
+            offset += rest_of_line(stream, split.high - offset + 1) - 1  # of a line of another split
+        while offset < split.high and (line := stream.readline(most + 1)):
+            if not line.isspace():
+                yield offset, line
+            offset += len(line)
+            if len(line) > most and not line.endswith(b"\n"):
+                offset += rest_of_line(stream, split.high - offset)
 
 
-def rest_of_line(stream: BinaryIO) -> int:
-    """Read to the end of a line, however long it is. Returns the number of bytes."""
+def rest_of_line(stream: BinaryIO, most: int) -> int:
+    """Read to the end of a line, or `most` bytes. Returns the number of bytes."""
     count = 0
-    while piece := stream.readline(1 << 20):
+    while count < most and (piece := stream.readline(min(most - count, 1 << 20))):
         count += len(piece)
         if piece.endswith(b"\n"):
             break
@@ -475,11 +586,20 @@ def run_in(line: bytes, file: str) -> tuple[str, str]:
     return (found.get(b"run", ""), found.get(b"namespace", "")) if found else (file, "")
 
 
-def line_number(file: str, offset: int) -> int:
-    number, left = 1, offset
-    with open(file, "rb") as stream:
-        while piece := stream.read(min(left, 1 << 20)):
-            number, left = number + piece.count(b"\n"), left - len(piece)
-    return number
+class LineNumbers:
+    """Counts the lines of a file up to offsets that rise."""
 
+    def __init__(self, path: str):
+        self.path, self.number, self.offset = path, 1, 0
+        self.stream: BinaryIO | None = None
 
+    def at(self, offset: int) -> int:
+        """Return the number of the line that begins there. Raises OSError."""
+        self.stream = self.stream or opened(self.path)
+        while piece := self.stream.read(min(offset - self.offset, 1 << 20)):
+            self.number, self.offset = self.number + piece.count(b"\n"), self.offset + len(piece)
+        return self.number
+
+    def close(self) -> None:
+        if self.stream:
+            self.stream.close()

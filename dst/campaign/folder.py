@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -31,8 +31,8 @@ from highwater.dst.version import ROOT, code_version
 from highwater.model.explore.disk.own_folder import own
 from highwater.outside import document_of, json_of
 
-VERSION = 4  # of a campaign's folder
-READABLE = (3, VERSION)  # 3 has two more columns, which only guided campaigns used
+VERSION = 5  # of a campaign's folder
+READABLE = (3, 4, VERSION)  # 3 has two more columns, which only guided campaigns used; 3 and 4 have no `output`
 NO_LABEL = ("restore a copy of it; without one the rows can still be read as Parquet, but the campaign must be run again, "
             "into a new folder")
 OURS = (".lock", ".campaign.json")
@@ -186,13 +186,14 @@ def is_running(out: Path) -> bool | None:
     return False
 
 
-def read(out: Path, seeds: Seeds, columns: list[str], wave: Path | None = None) -> pa.Table:
-    """Return the rows of these seeds, in no particular order, of one wave or of all. Raises CampaignError if a file is
-    damaged."""
+def read(out: Path, seeds: Seeds, columns: list[str], wave: Path | None = None, only: pc.Expression | None = None) -> pa.Table:
+    """Return the rows of these seeds, in no particular order, of one wave or of all; `only` those of a condition. Raises
+    CampaignError if a file is damaged."""
     import pyarrow.dataset as ds  # here, because it imports pandas, which a worker that only writes rows does not need
 
     try:
-        return ds.dataset(wave or out / "rows", schema=SCHEMA, format="parquet").to_table(columns=columns, filter=within(seeds))
+        those = within(seeds) if only is None else within(seeds) & only
+        return ds.dataset(wave or out / "rows", schema=SCHEMA, format="parquet").to_table(columns=columns, filter=those)
     except (pa.ArrowException, OSError) as error:
         raise damage(out, columns, error, wave) from error
 
@@ -210,6 +211,15 @@ def damaged_file(out: Path, columns: list[str], wave: Path | None = None) -> Cam
             return CampaignError(f"{file} cannot be read ({' '.join(str(why).split())}): delete it, and `highwater campaign "
                                  f"resume {out}{project.option()}` runs its seeds again")
     return None
+
+
+def output_of(out: Path, seeds: Iterable[int]) -> dict[int, str]:
+    """Return what failed seeds have printed at their end, of those that have. Raises CampaignError."""
+    wanted = sorted(seeds)
+    if not wanted:
+        return {}
+    rows = read(out, (wanted[0], wanted[-1] + 1), ["seed", "output"], only=pc.field("seed").isin(wanted))
+    return {row["seed"]: row["output"] for row in rows.to_pylist() if row["output"]}
 
 
 def missing(out: Path, seeds: Seeds) -> list[Seeds]:

@@ -1,21 +1,25 @@
 """Run a range of seeds and make its rows. Safety: each seed that was run has one row, whatever happens in its run."""
 
 import json
-import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 
+from highwater.dst.campaign.supervised import Begun, Died, NoSeed, Supervisor
 from highwater.dst.campaign.what import Campaign, CampaignError, Seeds, Work
 from highwater.dst.determinism import doctor
+from highwater.dst.limit import OUT_OF_MEMORY, limited, memory_limited
 from highwater.dst.search.reached import Watch
-from highwater.dst.sim.alarm import MOST_HUNG, Hung, alarmed, set_alarm
-from highwater.dst.simulate import Outcome, many, place_of
+from highwater.dst.sim.alarm import MOST_HUNG, Hung
+from highwater.dst.simulate import Outcome, place_of, simulate
 from highwater.dst.version import code_version
+from highwater.model.uncollected import uncollected
+from highwater.project import message_of
 from highwater.traces.event import Event, to_json
 from highwater.traces.refine import REFINERS
 
@@ -40,83 +44,99 @@ SCHEMA = pa.schema([
     ("reached", pa.int64()),  # one bit for each of dst/search/reached.py's WITNESSES, from the lowest on
     ("model_states", HASHES),  # a sketch of the model states that the run reached: dst/search/sketch.py
     ("model_steps", HASHES),  # a sketch of the steps between them
-    ("cpu_us", pa.int64()),  # CPU time; the only column that differs from run to run
+    ("cpu_us", pa.int64()),  # CPU time; it differs from run to run
+    ("output", pa.string()),  # "" if the run succeeded; else the last lines that it printed, which may hold times or paths
 ])
 SQL_TYPES = {pa.int64(): "bigint", pa.string(): "string", COUNTS: "map<string,int>", HASHES: "array<bigint>"}
 NO_RUN = ("", 0, 0, 0, "", [], [], 0, [], [])  # for a seed without an outcome: the columns digest to model_steps
+KIND = SCHEMA.names.index("kind")
 TWICE = 500  # each seed divisible by this is run twice
-MEMORY_MB = 4_096  # limit for a process
+KEPT: list[Supervisor] = []  # at most one: the supervisor that runs all ranges of this process
+
+
+class Failed(NamedTuple):
+    """Why a run has no outcome."""
+
+    kind: str
+    signature: str
+    message: str
 
 
 def run_range(work: Work, seeds: Seeds) -> pa.Table:
-    """Run the seeds and return one row each, in order. After MOST_HUNG seeds that do not end, the others get no row.
+    """Run the seeds in a child process and return one row each, in order. After MOST_HUNG seeds that do not end, the others get
+    no row. Raises CampaignError."""
+    supervisor = KEPT[0] if KEPT else Supervisor(rows_of)
+    rows: dict[int, tuple] = {}
+    hung = 0
+    try:
+        with closing(supervisor.results(lambda todo: (work, todo), range(*seeds), work.limit_s)) as results:
+            for seed, row in results:
+                row = row_of_death(work, seed, row) if isinstance(row, Died) else row
+                rows[seed] = (*row, supervisor.output() if row[KIND] else "")
+                hung += rows[seed][KIND] == "timeout"
+                if hung == MOST_HUNG:
+                    break
+    except NoSeed as error:
+        raise CampaignError(str(error)) from None
+    finally:
+        if not KEPT:
+            supervisor.close()
+    return table_of(list(rows.values()))
 
-    Must be called in a main thread, because the alarm goes off there. Raises CampaignError."""
-    campaign, limit_s = work
+
+def keep_child() -> None:
+    """Let this process run all ranges in one child process, which keeps what it has computed of the models."""
+    if not KEPT:
+        KEPT.append(Supervisor(rows_of))
+
+
+def rows_of(job: tuple[Work, range]) -> Iterator[Begun | tuple]:
+    """Run seeds and yield for each that it begins, and its row without `output`. Some are run again after all others; of these
+    another row is yielded if the second run is another one. Must be called in a main thread, because the alarm goes off there.
+    """
+    (campaign, limit_s), seeds = job
     if code_version() != campaign.code:
         raise CampaignError("the code has changed since the campaign started: start it again, with a new folder")
-    todo = range(*seeds)
-    rows: list[tuple] = []
-    sample: list[Outcome] = []
-    hung = 0
+    sample: list[tuple[Outcome, tuple]] = []
     watch = Watch(campaign.scenario)
-    began = time.process_time()
+    with memory_limited(), uncollected():
+        for seed in seeds:
+            yield Begun(seed)
+            began = time.process_time()
+            found = attempt(partial(run_once, campaign, seed, watch), limit_s)
+            if isinstance(found, Failed):
+                found = None, (campaign.strategy, campaign.profile, *found, *NO_RUN)
+            outcome, fields = found
+            row = (seed, *campaign[:2], *fields, int((time.process_time() - began) * 1e6))
+            if outcome and seed % TWICE == 0:
+                sample.append((outcome, row))
+            yield row
+            if row[KIND] in ("timeout", "memory"):  # the run was stopped anywhere: what it has left may fail the next
+                return
+        for first, row in reversed(sample):
+            yield Begun(first.seed)
+            if failed := run_again(campaign, first, limit_s):
+                yield (*row[:KIND], *failed, *row[KIND + 3:])
 
-    def add(strategy: str, profile: str, kind: str, signature: str, message: str, *fields: Any) -> None:
-        nonlocal began
-        ended = time.process_time()
-        rows.append((todo[len(rows)], *campaign[:2], strategy, profile, kind, signature,
-                     message.encode(errors="backslashreplace").decode(), *fields, int((ended - began) * 1e6)))
-        began = ended
 
-    def each(outcome: Outcome) -> None:
-        set_alarm(0)  # if the alarm goes off now, Hung is raised here, before there is a row
-        if outcome.seed != todo[len(rows)]:
-            raise CampaignError(f"expected seed {todo[len(rows)]}, but got the outcome of seed {outcome.seed}")
-        if outcome.seed % TWICE == 0:
-            sample.append(outcome)
-        add(outcome.strategy, outcome.shape.store, outcome.kind, outcome.signature, outcome.message,
-            outcome.digest, outcome.requests, outcome.steps, outcome.virtual_ms, json.dumps(outcome.shape._asdict()),
-            [(name, weight) for name, weight in outcome.weights._asdict().items() if weight], befallen(outcome.events),
-            watch.reached(outcome), *watch.sketch(outcome))
-        if len(rows) < len(todo):
-            set_alarm(limit_s)
-
-    with alarmed(), memory_limited():
-        while len(rows) < len(todo) and hung < MOST_HUNG:
-            failure = run_until_failure(campaign, todo[len(rows):], each, limit_s, watch)
-            if len(rows) < len(todo):
-                add(campaign.strategy, campaign.profile, *failure, *NO_RUN)
-                hung += failure[0] == "timeout"
-                REFINERS.clear()  # an exception may have interrupted a change to them
-        for outcome in reversed(sample):
-            failure = run_again(campaign, outcome, limit_s)
-            if any(failure):
-                row = rows[outcome.seed - todo.start]
-                rows[outcome.seed - todo.start] = (*row[:5], *failure, *row[8:])
-    return table_of(rows)
+def run_once(campaign: Campaign, seed: int, watch: Watch) -> tuple[Outcome, tuple]:
+    """Return a seed's outcome, and the columns strategy to model_steps of its row."""
+    outcome = simulate(watch.expect(campaign.spec.at(seed)), trace_of=watch.trace_of)
+    return outcome, (
+        outcome.strategy, outcome.shape.store, outcome.kind, outcome.signature,
+        outcome.message.encode(errors="backslashreplace").decode(),
+        outcome.digest, outcome.requests, outcome.steps, outcome.virtual_ms, json.dumps(outcome.shape._asdict()),
+        [(name, weight) for name, weight in outcome.weights._asdict().items() if weight], befallen(outcome.events),
+        watch.reached(outcome), *watch.sketch(outcome))
 
 
 def table_of(rows: list[tuple]) -> pa.Table:
     return pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(zip(*rows), SCHEMA)], schema=SCHEMA)
 
 
-def row_of_death(work: Work, seed: int, why: str) -> pa.Table:
-    """Return the row of a seed whose process died before it could write one."""
-    return table_of([(seed, *work.campaign[:4], "death", "death", why, *NO_RUN, 0)])
-
-
-@contextmanager
-def memory_limited():
-    """Limit the memory of this process, so that an excessive run raises MemoryError and does not harm other processes."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    most = MEMORY_MB << 20
-    if before[0] == resource.RLIM_INFINITY or before[0] > most:
-        resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
+def row_of_death(work: Work, seed: int, died: Died) -> tuple:
+    """Return the row, without `output`, of a seed whose process ended before its run did."""
+    return (seed, *work.campaign[:4], died.kind, died.kind, died.message, *NO_RUN, 0)
 
 
 def befallen(events: Iterable[Event]) -> list[tuple[str, int]]:
@@ -136,37 +156,34 @@ def befallen(events: Iterable[Event]) -> list[tuple[str, int]]:
     return sorted(counts.items())
 
 
-def run_again(campaign: Campaign, first: Outcome, limit_s: float) -> tuple[str, str, str]:
-    """Run a seed again, after all others. Returns kind, signature and message of a difference; all "" if there is none."""
-    found: list[Outcome] = []
-    watch, again = Watch(campaign.scenario), range(first.seed, first.seed + 1)
-    failure = run_until_failure(campaign, again, found.append, limit_s, watch)
-    if not found:
-        return failure
-    if doctor.summary(found[0]) == doctor.summary(first):
-        return "", "", ""
+def run_again(campaign: Campaign, first: Outcome, limit_s: float) -> Failed | None:
+    """Run a seed again, after all others. Returns the difference, if there is one."""
+    found = attempt(partial(run_once, campaign, first.seed, Watch(campaign.scenario)), limit_s)
+    if isinstance(found, Failed):
+        return found
+    again = found[0]
+    if doctor.summary(again) == doctor.summary(first):
+        return None
     said = []
-    for what, show, runs in (("choice", doctor.choice, [one.tape for one in (first, *found)]),
-                             ("event", doctor.event, [list(map(to_json, one.events)) for one in (first, *found)])):
+    for what, show, runs in (("choice", doctor.choice, [one.tape for one in (first, again)]),
+                             ("event", doctor.event, [list(map(to_json, one.events)) for one in (first, again)])):
         at = doctor.first_difference(*runs)
         if at is not None:
             said.append(f"{what} {at}: {show(runs[0], at)} at first, {show(runs[1], at)} the second time")
-    return "nondeterminism", "nondeterminism:twice", "; ".join(said) or f"{first.signature!r}, then {found[0].signature!r}"
+    return Failed("nondeterminism", "nondeterminism:twice", "; ".join(said) or f"{first.signature!r}, then {again.signature!r}")
 
 
-def run_until_failure(campaign: Campaign, seeds: range, each: Callable[[Outcome], None], limit_s: float, watch: Watch
-                      ) -> tuple[str, str, str]:
-    """Run the seeds up to the first without an outcome. Returns the kind, signature and message for that seed's row."""
+def attempt(run: Callable[[], tuple[Outcome, tuple]], limit_s: float) -> tuple[Outcome, tuple] | Failed:
+    """Return what `run` returns; or why it does not, whatever it raises."""
     try:
-        try:
-            set_alarm(limit_s)
-            many(map(watch.expect, map(campaign.spec.at, seeds)), each, trace_of=watch.trace_of)
-            return "harness", "harness:skipped", "no outcome"
-        finally:
-            set_alarm(0)
+        with limited(limit_s):
+            return run()
     except Hung:
-        return "timeout", "timeout", f"not done after {limit_s:g} s"
+        failed = Failed("timeout", "timeout", f"not done after {limit_s:g} s")
     except MemoryError:
-        return "memory", "memory", f"it took more than {MEMORY_MB:,} MiB"
-    except Exception as error:
-        return "harness", f"harness:{type(error).__name__}", f"{error} ({place_of(error)})"
+        failed = Failed("memory", "memory", OUT_OF_MEMORY)
+    except BaseException as error:  # also of those that end a program: here the code under test has raised it
+        failed = Failed("harness", f"harness:{type(error).__name__}",
+                        f"{message_of(error)} ({place_of(error)})".encode(errors="backslashreplace").decode())
+    REFINERS.clear()  # an exception may have interrupted a change to them
+    return failed

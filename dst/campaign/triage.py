@@ -6,10 +6,11 @@ called known only if an earlier campaign of the same scenario and mutant has its
 Shrinking runs in local processes or on Spark's workers. It returns a tape, which the caller replays and writes as a bundle.
 """
 
+import os
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -81,6 +82,13 @@ def compare(now: dict, earlier: list[dict]) -> list[Compared]:
 
 # --- what is small
 
+@contextmanager
+def silence() -> Generator[None, None, None]:
+    """Discard what this block prints: runs by the thousand may print anything."""
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield
+
+
 def rerun(campaign: Campaign, seed: int) -> tuple[Outcome, Run]:
     """Run a row's seed again. Returns the outcome and the run."""
     run = campaign.spec.at(seed)
@@ -92,7 +100,8 @@ def shrunk(of: tuple, seed: int, signature: str, budget: int, *_: str) -> dict:
 
     Raises CampaignError if the seed no longer fails in the same way, which means that something is not deterministic."""
     campaign = Campaign(*of)
-    outcome, run = rerun(campaign, seed)
+    with silence():
+        outcome, run = rerun(campaign, seed)
     if outcome.signature != signature:
         raise CampaignError(f"seed {seed} now ends with {outcome.signature or 'ok'}, and was {signature}: highwater dst doctor "
                             f"{protocol_words(campaign.scenario)} --seeds {seed}:{seed + 1}")
@@ -103,7 +112,7 @@ def shrunk(of: tuple, seed: int, signature: str, budget: int, *_: str) -> dict:
 
 def shrunk_in_time(outcome: Outcome, build: Build, run: Run, budget: int) -> Shrunk:
     """Shrink a run within LONGEST_S. Returns it unshrunk if a smaller run does not end."""
-    with alarmed():
+    with silence(), alarmed():
         set_alarm(LONGEST_S)
         try:
             return shrink(outcome, build, run.shape, run.weights, budget)
@@ -141,7 +150,8 @@ def shrinking_in_processes(jobs: int) -> Generator[Shrinker, None, None]:
 
 
 def replayed(campaign: Campaign, small: Small) -> Outcome:
-    return simulate(small_run(campaign.spec.at(small.seed), small), tape=small.tape)
+    with silence():
+        return simulate(small_run(campaign.spec.at(small.seed), small), tape=small.tape)
 
 
 def small_run(run: Run, small: Small) -> Run:

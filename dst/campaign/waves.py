@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import pyarrow.compute as pc
 
@@ -19,16 +19,29 @@ from highwater.dst.campaign.summary import summarize
 from highwater.dst.campaign.what import Campaign, Hangs, Seeds, Work
 from highwater.dst.sim.alarm import MOST_HUNG
 
-FIRST_SEEDS = 100  # in a range of the first wave; their time determines the size of the next ranges
+FIRST_SEEDS = 100  # for each slot in the first wave, whose rate determines the size of the next one
+FIRST_RANGES = 10  # for each slot in the first wave, at most
+FEWEST = 4  # ranges for each slot, unless they are too small to be cut
 TASK_S = 5.0  # wanted time for a range
+WAVE_S = 60.0  # wanted time for a wave
+GROWTH = 16  # of a wave against the one before, at most
 MOST_SEEDS = 20_000  # in a range
-WAVE = 10  # ranges for each job in a wave
+MOST_RANGES = 20_000  # in a wave
 
 Progress = Callable[[int], None]  # number of seeds of the wave that are done
 Told = Callable[[int, int], None]  # seeds done, and committed seeds that failed
 Engine = Callable[[Work, list[Seeds], Path | Target, Progress], list[Part]]
 """Run the ranges, write their rows as Parquet files into the folder, or give them to the target. Return the target's parts when
 all are written; else raise."""
+
+
+@runtime_checkable
+class Elastic(Protocol):
+    """An engine whose size is not the caller's choice, and may change between waves."""
+
+    def slots(self) -> int:
+        """Return how many ranges it runs at once."""
+        ...
 
 
 class Done(NamedTuple):
@@ -40,7 +53,8 @@ class Done(NamedTuple):
 
 def run(campaign: Campaign, asked: Asked, place: Place, start: Callable[[], AbstractContextManager[Engine]], jobs: int,
         budget_s: float = 0, told: Told = lambda done, failed: None) -> Done:
-    """Run the seeds that have no rows yet. Raises CampaignError."""
+    """Run the seeds that have no rows yet. `jobs`: how many ranges run at once; 0: as an Elastic engine says. Raises
+    CampaignError."""
     began, (low, high) = time.monotonic(), asked.seeds
     with place.opened(campaign, asked):
         out = place.out
@@ -49,7 +63,8 @@ def run(campaign: Campaign, asked: Asked, place: Place, start: Callable[[], Abst
         if todo and covered == asked.seeds:
             done, failed = high - low - sum(hi - lo for lo, hi in todo), failures_in(out, asked.seeds)
             with start() as engine:
-                for more, _ in waves(Work(campaign, asked.limit_s), Cut(todo, jobs, asked.range_size), place, engine,
+                cut = Cut(todo, slots_of(engine, jobs), asked.range_size)
+                for more, _ in waves(Work(campaign, asked.limit_s), cut, place, engine,
                                      lambda more, bad: told(done + more, failed + bad)):
                     covered = covers(out, asked, missing(out, asked.seeds)) if asked.stop_after else asked.seeds
                     if covered != asked.seeds:
@@ -101,24 +116,45 @@ def waves(work: Work, cut: "Cut", place: Place, engine: Engine, told: Told) -> I
             raise Hangs(f"{hung} seeds did not end within {work.limit_s:g} s each")
 
 
-class Cut:
-    """Cuts seeds into ranges and ranges into waves. `size`: seeds in a range; 0: as many as take about TASK_S seconds."""
+def slots_of(engine: Engine, jobs: int) -> Callable[[], int]:
+    """Return a function that returns how many ranges run at once."""
+    return engine.slots if not jobs and isinstance(engine, Elastic) else lambda: max(jobs, 1)
 
-    def __init__(self, gaps: list[Seeds], jobs: int, size: int = 0) -> None:
-        self.left, self.jobs, self.fixed = list(reversed(gaps)), jobs, size > 0
-        self.size = size or max(1, min(FIRST_SEEDS, sum(hi - lo for lo, hi in gaps) // (4 * jobs)))
+
+class Cut:
+    """Cuts seeds into ranges and ranges into waves.
+
+    A wave takes about WAVE_S seconds at the rate of the wave before it, and a range about TASK_S. `slots` returns how many
+    ranges run at once, and is called for each wave. `size`: seeds in a range; 0: as above."""
+
+    def __init__(self, gaps: list[Seeds], slots: Callable[[], int], size: int = 0) -> None:
+        self.left, self.slots, self.size = list(reversed(gaps)), slots, size
+        self.used = 1  # slots of the last wave
+        self.most = self.rate = 0.0  # seeds of the next wave; seeds a second and slot in the last one, 0: there was none
 
     def wave(self) -> list[Seeds]:
         """Return the ranges of the next wave; [] if all are done."""
+        if not self.left:
+            return []
+        self.used = self.slots()
+        first = min(FIRST_SEEDS, FIRST_RANGES * self.size or FIRST_SEEDS)
+        wanted = min(self.most, self.rate * WAVE_S * self.used) if self.rate else first * self.used
+        wanted = max(1, min(int(wanted), sum(high - low for low, high in self.left)))
+        size = self.size or self._size(wanted)
         found: list[Seeds] = []
-        while self.left and len(found) < WAVE * self.jobs:
+        while self.left and (wanted > 0 or len(found) < self.used) and len(found) < MOST_RANGES:
             low, high = self.left.pop()
-            found.append((low, min(low + self.size, high)))
-            if low + self.size < high:
-                self.left.append((low + self.size, high))
+            end = min(low + size, high)
+            found.append((low, end))
+            wanted -= end - low
+            if end < high:
+                self.left.append((end, high))
         return found
 
     def took(self, seeds: int, wave_s: float) -> None:
-        if not self.fixed:
-            wanted = int(seeds * TASK_S / (max(wave_s, 0.001) * self.jobs))
-            self.size = max(1, min(wanted, 8 * self.size, MOST_SEEDS))
+        self.rate, self.most = seeds / (max(wave_s, 0.001) * self.used), seeds * GROWTH
+
+    def _size(self, wanted: int) -> int:
+        balanced = -(-wanted // (FEWEST * self.used))
+        timed = max(1, int(self.rate * TASK_S)) if self.rate else wanted
+        return min(max(min(balanced, timed), -(-wanted // MOST_RANGES)), MOST_SEEDS)

@@ -125,8 +125,8 @@ def ask(place: Place, job: dict[str, Any], path: str = "") -> list:
         raise Broken(f"{place.name}: {error}") from None
     try:
         if done.returncode == 0:
-            return json.loads(done.stdout)
-    except ValueError:
+            return json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
         pass
     last = done.stderr.strip().rpartition("\n")[2]
     raise Broken(f"{place.name}: exit {done.returncode}: {last}")
@@ -159,4 +159,5 @@ def summary(outcome: Outcome) -> list:
 
 
 if __name__ == "__main__":
-    json.dump(answer(json.load(sys.stdin)), sys.stdout)
+    found = json.dumps(answer(json.load(sys.stdin)))
+    print(f"\n{found}")  # a line of its own: what runs print stands before it

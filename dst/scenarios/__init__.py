@@ -10,6 +10,7 @@ from typing import Any
 
 from highwater import messages, project
 from highwater.dst.scenario import Mutants, Scenario, contradiction, contradiction_of_mutants
+from highwater.interrupt import is_by_signal
 from highwater.messages import meant
 
 DEFAULT = "sequenced_metadata_boundary"
@@ -45,7 +46,9 @@ def checked(part: str, stem: str, name: str, check: Callable[[Any], str], found:
         return
     try:
         wrong = check(found)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_by_signal(error):
+            raise
         wrong = messages.mistake(error) or project.raised(error)
     if wrong:
         raise project.ProjectError(f"{project.file_of(part, stem)}: {name}: {wrong}")

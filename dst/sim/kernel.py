@@ -261,12 +261,17 @@ class Kernel:
         self.waiting.sort()
 
     def close(self) -> None:
-        """Close the coroutines of crashed clients, and drop all references, so that a run leaves no cycles."""
+        """Close the coroutines of crashed clients, and drop all references, so that a run leaves no cycles.
+
+        Raises what a coroutine raises that does not end; the others are closed all the same."""
         self._graveyard += [task.coroutine for tasks in self.tasks.values() for task in tasks.values()]
-        for work in self._graveyard:
-            work.close()
-        self._graveyard.clear()
         self.tasks.clear()
+        try:
+            while self._graveyard:
+                self._graveyard.pop(0).close()
+        except BaseException:
+            self.close()
+            raise
         self.waiting.clear()
         self.running = None
         del self.on_request, self.on_timeout, self.on_interrupt, self.schedule

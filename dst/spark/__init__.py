@@ -5,5 +5,8 @@
     tasks.py     watch a job; collect one answer for each task
     engine.py    a campaign's ranges of seeds; its shrinking
     stages.py    an exploration's stages
+    errors.py    an error of Spark in one line
     bulk.py      the traces of many runs
+    footers.py   the footers of an index's objects
+    saving.py    rows, by Spark's writer
 """

@@ -6,7 +6,7 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from highwater.dst.spark.session import session
+from highwater.dst.spark.session import SessionOptions, session
 from highwater.dst.spark.shipping import shipped
 from highwater.dst.spark.tasks import answers
 from highwater.dst.version import code_version
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def spark_stages(jobs: int, master: str = "") -> Generator[Stages, None, None]:
-    with session(jobs, master) as spark:
+def spark_stages(options: SessionOptions) -> Generator[Stages, None, None]:
+    with session(options) as spark:
         yield partial(run_stage, spark, shipped(code_version()))
 
 
 def run_stage(spark: "SparkSession", module: Callable[[str], ModuleType], work: str, tasks: list[dict]) -> list[dict]:
     """Run a stage's tasks, and return their results. Raises CampaignError."""
-    return answers(spark, module, "highwater.model.explore.disk.work", "do", [(work, task) for task in tasks])
+    return answers(spark, module, "highwater.model.explore.disk.work", "do", [(work, task) for task in tasks],
+                   f"exploration, {work}")

@@ -38,6 +38,12 @@ if not console.is_terminal:
     console.width = 160  # a log has room
 
 
+def print_output(output: str, to: Console) -> None:
+    """Print the last lines that a seed has printed, below the line about its failure."""
+    for line in output.splitlines():
+        to.print(f"       | {line}", markup=False)
+
+
 def terminal_width() -> int | None:
     """Return the columns of the terminal; None without a terminal."""
     return console.width if console.is_terminal else None

@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 
 from highwater.cli.console import console, refuse
+from highwater.cli.on_spark import Conf, Master, session_options
 from highwater.cli.raft import Authority, Certificate, Key, address_of, nodes_of, refuse_others
 from highwater.cli.raft import finish as finish_node
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE, SAFETY
@@ -422,16 +423,17 @@ def check_command(
                                                  "file")] = None,
         engine: Annotated[Literal["spark", "local"], typer.Option("--engine", help="for a bucket; both give the same "
                                                                   "rows")] = "local",
-        master: Annotated[str, typer.Option(help="Spark master; with --engine spark")] = "") -> None:
+        master: Master = "", conf: Conf = None) -> None:
     """Check the log, the snapshot and the rows in it, or a snapshot against its bucket, and change nothing. The exit code is 10
     if something is wrong."""
     if snapshot:
         from highwater.cli.index_bucket import check_bucket
 
-        check_bucket(folder, snapshot, listing, out, engine, master, None)
+        of_spark = session_options("index check", engine == "spark", None, master, conf)
+        check_bucket(folder, snapshot, listing, out, of_spark)
         return
-    if listing or out or master or engine != "local":
-        refuse("--listing, --out, --engine and --master are for a bucket: add --snapshot FILE")
+    if listing or out or master or conf or engine != "local":
+        refuse("--listing, --out, --engine, --master and --conf are for a bucket: add --snapshot FILE")
     check_folder(Path(folder))
 
 

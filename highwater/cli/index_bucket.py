@@ -5,7 +5,7 @@ import os
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.progress import Progress
@@ -14,30 +14,31 @@ from rich.table import Table
 from highwater.cli.console import console, refuse, write_text
 from highwater.cli.index import AsJson, policy_of
 from highwater.cli.index_periods import Retain, Tenants
+from highwater.cli.on_spark import Conf, Master, session_options
 from highwater.gate.exits import HARNESS, INCOMPLETE, SAFETY
+
+if TYPE_CHECKING:
+    from highwater.dst.spark.session import SessionOptions
 
 MOST_SHOWN = 20  # rows on a terminal
 Bucket = Annotated[str, typer.Argument(help="where the objects are: a folder, file://, s3://BUCKET/PREFIX")]
 EngineName = Annotated[Literal["spark", "local"], typer.Option("--engine", help="both give the same rows")]
-Master = Annotated[str, typer.Option(help="Spark master, as for `campaign run`; with --engine spark")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="processes [default: one per processor]")]
 
 
 def rebuild_command(bucket: Bucket, out: Annotated[Path, typer.Option("--out", help="the snapshot file to write")],
-                    engine: EngineName = "local", master: Master = "", jobs: Jobs = None) -> None:
+                    engine: EngineName = "local", master: Master = "", conf: Conf = None, jobs: Jobs = None) -> None:
     """Make a snapshot of an index from its bucket alone, for `restore`. The same command goes on where it was stopped.
 
     What is damaged, or stands beside the block it was compacted to, is in OUT.damaged.ndjson; then the exit code is 3."""
     from highwater.impl.index.config import Config
     from highwater.index.rebuild import damaged_file, in_processes, rebuild, work_of
 
-    if master and engine != "spark":
-        refuse("--master is for Spark: add --engine spark")
-    processes = jobs or os.cpu_count() or 1
+    of_spark = session_options("index rebuild", engine == "spark", jobs, master, conf)
     with Progress(console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("objects read", total=None)
-        found = ended(lambda: rebuild(bucket, endpoint(), out, on_spark(processes, master) if engine == "spark" else
-                                      in_processes(processes), Config(),
+        found = ended(lambda: rebuild(bucket, endpoint(), out, on_spark(of_spark) if of_spark else
+                                      in_processes(jobs or os.cpu_count() or 1), Config(),
                                       lambda done, total: progress.update(bar, completed=done, total=total)),
                       f"; what is read is kept in {work_of(out)}: the same command goes on")
     twice = len({one.source for one in found.covered})
@@ -53,14 +54,14 @@ def rebuild_command(bucket: Bucket, out: Annotated[Path, typer.Option("--out", h
         raise typer.Exit(INCOMPLETE)
 
 
-def on_spark(processes: int, master: str) -> Any:
+def on_spark(options: "SessionOptions") -> Any:
     from highwater.dst.spark import footers
 
-    return footers.on_spark(processes, master)
+    return footers.on_spark(options)
 
 
-def check_bucket(bucket: str, snapshot: Path, listing: Path | None, out: Path | None, engine: str, master: str,
-                 jobs: int | None) -> None:
+def check_bucket(bucket: str, snapshot: Path, listing: Path | None, out: Path | None, of_spark: "SessionOptions | None"
+                 ) -> None:
     """Hold a snapshot against its bucket, or against a listing of it."""
     from highwater.impl.index.retention import Policy
     from highwater.index import audit, tables
@@ -70,7 +71,7 @@ def check_bucket(bucket: str, snapshot: Path, listing: Path | None, out: Path | 
     objects = tables.objects(ended(lambda: tables.listing_in(listing) if listing else listed(bucket)))
 
     def work() -> Any:
-        with asker(engine, master, jobs) as ask:
+        with asker(of_spark) as ask:
             return audit.checked(ask, blocks, removed, objects)
 
     found = ended(work)
@@ -88,14 +89,15 @@ def check_bucket(bucket: str, snapshot: Path, listing: Path | None, out: Path | 
 def report_command(snapshot: Annotated[Path, typer.Argument(help="what `snapshot` or `rebuild` has written")],
                    out: Annotated[Path | None, typer.Option("--out", help="also write the rows to this Parquet file")] = None,
                    retain_s: Retain = 31 * 24 * 3600, tenants: Tenants = None, engine: EngineName = "local",
-                   master: Master = "", jobs: Jobs = None, as_json: AsJson = False) -> None:
+                   master: Master = "", conf: Conf = None, jobs: Jobs = None, as_json: AsJson = False) -> None:
     """Sum up an index for each tenant and shard: bytes, blocks, times, read amplification, and what retention would drop."""
     from highwater.index import audit, tables
 
+    of_spark = session_options("index report", engine == "spark", jobs, master, conf)
     blocks = tables.blocks(rows_in(snapshot), policy_of(retain_s, tenants), time.time_ns())
 
     def work() -> Any:
-        with asker(engine, master, jobs) as ask:
+        with asker(of_spark) as ask:
             return audit.reported(ask, blocks)
 
     found = ended(work)
@@ -122,12 +124,10 @@ def endpoint() -> str:
     return named_endpoint()
 
 
-def asker(engine: str, master: str, jobs: int | None) -> AbstractContextManager[Any]:
+def asker(of_spark: "SessionOptions | None") -> AbstractContextManager[Any]:
     from highwater.index import audit
 
-    if master and engine != "spark":
-        refuse("--master is for Spark: add --engine spark")
-    return audit.on_spark(jobs or os.cpu_count() or 1, master) if engine == "spark" else audit.here()
+    return audit.on_spark(of_spark) if of_spark else audit.here()
 
 
 def rows_in(snapshot: Path) -> Any:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from highwater.cli.console import LARGEST_SEED, complain, console, refuse
+from highwater.cli.on_spark import Conf, Master, session_options
 from highwater.cli.server import server
 from highwater.gate.exits import HARNESS, INCOMPLETE, LIVENESS, SAFETY
 from highwater.servers import s3
@@ -25,7 +26,8 @@ def story_command(
         seed: Annotated[int | None, typer.Option("--seed", min=0, max=LARGEST_SEED, help="of the faults and of what is "
                                                  "written [default: drawn, and printed]")] = None,
         engine: Annotated[Literal["spark", "local"], typer.Option("--engine", help="reads the bucket at the end")] = "local",
-        master: Annotated[str, typer.Option(help="Spark master, as for `rebuild`; with --engine spark")] = "",
+        master: Master = "",
+        conf: Conf = None,
         endpoint: Annotated[str, typer.Option(help="an S3 server of your own; a bucket is made on it [default: versitygw is "
                                               "started]")] = "",
         out: Annotated[Path | None, typer.Option("--out", help="a new or empty folder for logs, journals and snapshots "
@@ -36,13 +38,13 @@ def story_command(
 
     The exit code is 10 if a datum was lost or doubled, 12 if something does not drain, 14 if a process ends by itself, and 3 if
     no S3 server or no Spark is here, or too little has happened."""
-    if master and engine != "spark":
-        refuse("--master is for Spark: add --engine spark")
+    session_options("index story", engine == "spark", None, master, conf)
     if out and out.exists() and (not out.is_dir() or any(out.iterdir())):
         refuse(f"{out} has something in it: give a new or empty folder")
     number = SystemRandom().randrange(1 << 32) if seed is None else seed
     folder = made(out)
-    options = ("--engine", engine, *(("--master", master) if master else ()))
+    options = ("--engine", engine, *(("--master", master) if master else ()),
+               *(word for each in conf or () for word in ("--conf", each)))
     console.print(f"seed {number}, folder {folder}", markup=False)
     with server(endpoint) as url:
         os.environ.update({} if endpoint else s3.CREDENTIALS)

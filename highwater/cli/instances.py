@@ -14,6 +14,7 @@ import typer
 from highwater import project
 from highwater.cli.console import STEM, refuse
 from highwater.dst.scenarios import default
+from highwater.interrupt import is_by_signal
 from highwater.messages import meant
 from highwater.model.core import Model, Process, State, Step, malformed_property, without_client
 from highwater.model.explore.reads import NotPlain
@@ -43,7 +44,9 @@ def module_of(name: str = STEM) -> ModuleType:
         refuse(none)
     try:
         module = import_module(name)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_by_signal(error):
+            raise
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             refuse(none)
         refuse(f"the module {name} cannot be imported: {raised(error)}")
@@ -71,7 +74,9 @@ def of_user(module: ModuleType) -> Generator[None, None, None]:
     of a wrong form, and too large instances. Any other exception is an error of this project, and keeps its traceback."""
     try:
         yield
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_by_signal(error):
+            raise
         if isinstance(error, TypeError) and str(error).startswith("unhashable type"):
             refuse(f"the module {module.__name__}: a state holds a mutable value{mutable_part(error)} ({error}); make states "
                    "and choices of ints, strings, tuples and frozensets")
@@ -160,7 +165,9 @@ def made(protocol: ModuleType, constants: Any) -> Model:
     """Return the instance of a module's model. Refuses a function `model` that fails or does not return a valid Model."""
     try:
         model = protocol.model(constants)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_by_signal(error):
+            raise
         refuse(f"the module {protocol.__name__}: model({constants}) raises {raised(error)}")
     if not isinstance(model, Model):
         refuse(f"the module {protocol.__name__}: model({constants}) returns {model!r}, not a highwater.model.core.Model")

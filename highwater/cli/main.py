@@ -2,6 +2,7 @@
 
 import sys
 from io import TextIOWrapper
+from itertools import pairwise
 from typing import Annotated
 
 import typer
@@ -26,8 +27,9 @@ from highwater.cli import (
 )
 from highwater.cli.campaign import app as campaign
 from highwater.cli.dst import app as dst
+from highwater.cli.guard import guarded
 from highwater.cli.model import app as model
-from highwater.cli.project import WithProject
+from highwater.cli.project import USERS, WithProject
 from highwater.cli.trace import app as trace
 from highwater.gate.exits import INCOMPLETE, INTERRUPTED
 from highwater.gate.extras import install_command
@@ -76,21 +78,31 @@ add("campaign", campaign.app, "Run many seeds, on Spark or in local processes, a
 
 
 def main() -> None:
-    """Run the command line. If a library of an extra is missing, print how to install it and exit with 3. Ctrl-C before a verb
-    has begun exits with 130. Characters that the output cannot have, as halves of surrogate pairs, are printed as escapes."""
+    """Run the command line. A verb that runs the code under test runs in a child process (guard.py). Characters that the
+    output cannot have, as halves of surrogate pairs, are printed as escapes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    words = [word for before, word in pairwise(sys.argv) if before != "--project" and not word.startswith("-")]
+    sys.exit(guarded(run) if words[:1] and words[0] in USERS else run())
+
+
+def run() -> int:
+    """Run the verb, and return its exit code: 130 after Ctrl-C. If a library of an extra is missing, print how to install it
+    and return 3."""
     try:
         app()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        return INTERRUPTED
     except ModuleNotFoundError as error:
         command = install_command(error)
         if not command:
             raise
         print(f"error: this needs the library {error.name}, which is not installed: {command}", file=sys.stderr)
-        sys.exit(INCOMPLETE)
+        return INCOMPLETE
+    return 0
 
 
 if __name__ == "__main__":

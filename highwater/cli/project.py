@@ -11,11 +11,12 @@ from typer.main import get_command
 
 from highwater import project
 from highwater.cli.console import announced, print_announced, refuse
-from highwater.gate.exits import BAD_INPUT, INCOMPLETE
+from highwater.gate.exits import BAD_INPUT, HARNESS, INCOMPLETE
 from highwater.gate.extras import install_command
 from highwater.messages import mistakes
 
-USERS = ("verify", "cost", "model", "dst", "trace", "campaign")  # the verbs that take the project around the working folder
+USERS = ("verify", "cost", "model", "dst", "trace", "campaign")
+"""The verbs that run the code under test. They take the project around the working folder."""
 NONE = "highwater.no_project"  # in the context of a command: it has --no-project
 
 
@@ -91,7 +92,7 @@ class WithProject(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb, and print what it ran. Prints one line if the project cannot be used, or if a module of it raises an
-        exception. The exit code is then 2, or 3 if a library is missing."""
+        exception. The exit code is then 2, or 3 if a library is missing; 14 if anything else than a verb ends the program."""
         try:
             with mistakes():
                 result = super().invoke(ctx)
@@ -107,3 +108,5 @@ class WithProject(TyperGroup):
                 typer.echo(f"error: {error}: {missing}", err=True)
                 raise typer.Exit(INCOMPLETE) from None
             refuse(str(error))
+        except SystemExit as error:
+            refuse(f"what this command runs raised SystemExit({error.code!r}), so there is no result", HARNESS)

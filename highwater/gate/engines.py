@@ -88,13 +88,15 @@ def on_spark(seeds: int) -> Found:
     from highwater.dst.campaign.what import NoSpark, campaign_of
     from highwater.dst.scenarios import DEFAULT
     from highwater.dst.spark.engine import spark_engine
+    from highwater.dst.spark.session import SessionOptions
 
     summaries = {}
     with TemporaryDirectory() as folder:
-        for name, engine in (("local", local_engine), ("spark", spark_engine)):
+        of_spark = SessionOptions(JOBS, name="highwater verify")
+        for name, start in (("local", partial(local_engine, JOBS)), ("spark", partial(spark_engine, of_spark))):
             try:
                 summaries[name] = run(campaign_of(DEFAULT), Asked((0, seeds)), Folder(Path(folder) / name),
-                                      partial(engine, JOBS), JOBS).summary
+                                      start, JOBS).summary
             except NoSpark as error:
                 return Found("", INCOMPLETE, str(error))
     if summaries["spark"] != summaries["local"]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from highwater.gate.exits import BAD_INPUT, HARNESS, INCOMPLETE, PROOF
 from highwater.gate.extras import install_command
-from highwater.project import ProjectError
+from highwater.project import ProjectError, type_and_message
 
 
 class Found(NamedTuple):
@@ -82,13 +82,13 @@ def timed(check: Check) -> Row:
     try:
         reason = missing_tool(check) if check.tools else ""
         found = Found("", INCOMPLETE, reason) if reason else check.run(*check.arguments)
-    except Exception as error:  # a check that crashes has not passed
+    except BaseException as error:  # a check that crashes has not passed
         found = failed(error)
     seconds = round(time.monotonic() - start, 1)
     return Row(*check[:3], found.figure, seconds, found.code, found.message, found.speed)
 
 
-def failed(error: Exception) -> Found:
+def failed(error: BaseException) -> Found:
     """Return the result of a check that raised this. A module of a user's that cannot be used is bad input."""
     cause = error.__cause__ if isinstance(error, ProjectError) else error
     if isinstance(cause, ModuleNotFoundError) and (command := install_command(cause)):
@@ -97,4 +97,4 @@ def failed(error: Exception) -> Found:
         return Found("", BAD_INPUT, str(error))
     if isinstance(error, ModuleNotFoundError):
         return Found("", HARNESS, str(error))
-    return Found("", PROOF if type(error).__name__ == "Misnamed" else HARNESS, f"{type(error).__name__}: {error}")
+    return Found("", PROOF if type(error).__name__ == "Misnamed" else HARNESS, type_and_message(error))

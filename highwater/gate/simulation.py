@@ -53,6 +53,8 @@ def seeds_refine(protocol: str, seeds: int, each_strategy: int) -> Found:
         run = runs[len(requests)]
         return Found("", LIVENESS, f"a run does not end in {LONGEST_RUN_S:.0f} s, perhaps a loop without await: "
                      + run.command())
+    if len(requests) < len(runs):
+        return Found("", HARNESS, f"{len(requests):,} of {len(runs):,} runs have an outcome")
     if failures:
         run, _, signature = failures[0]
         message = f"{len(failures)} of {len(runs):,} runs failed, the first as {signature}: {run.command()}"

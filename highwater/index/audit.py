@@ -5,11 +5,15 @@ The tables are those of tables.py. Their SQL is one that DuckDB and Spark both r
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from highwater.impl.index.bucket.covered import Known, covered
+
+if TYPE_CHECKING:
+    from highwater.dst.spark.session import SessionOptions
 
 DANGLING, ORPHANED, RESIZED, LETTER, REJECTED, COVERED, SUSPECTED = (
     "dangling", "orphaned", "other size", "dead letter", "rejected letter", "covered twice", "may be covered twice")
@@ -63,15 +67,18 @@ def here() -> Generator[Ask]:
 
 
 @contextmanager
-def on_spark(jobs: int, master: str = "") -> Generator[Ask]:
+def on_spark(options: "SessionOptions") -> Generator[Ask]:
     """Provide the engine of a Spark session. Raises NoSpark."""
     from highwater.dst.spark.session import session
+    from highwater.dst.spark.tasks import watch
 
-    with session(jobs, master) as spark:
+    with session(options) as spark:
         def ask(tables: Tables, query: str) -> pa.Table:
             for name, table in tables.items():
                 spark.createDataFrame(table).createOrReplaceTempView(name)
-            return spark.sql(query).toArrow()
+            found: list[pa.Table] = []
+            watch(spark, options.name.removeprefix("highwater "), lambda: found.append(spark.sql(query).toArrow()))
+            return found[0]
 
         yield ask
 

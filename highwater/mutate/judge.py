@@ -58,8 +58,6 @@ def judged(mutants: Iterable[Mutant], reached: dict[str, Lines], budget: int, jo
         show(mutant.name)
         scenarios = scenarios_of(mutant, reached)
         found = killed_by(mutant, scenarios, budget) if scenarios else None
-        if found and found[1] >= FEW and (failure := tried([(found[0], found[1], found[1] + 1)], HANG_S)):
-            raise fails_by_itself(failure)
         scenario, seed, how = found or ("", -1, "")
         return Verdict(mutant, "simulation" if found else "", how, scenario, seed, scenarios)
 
@@ -73,13 +71,21 @@ def judged(mutants: Iterable[Mutant], reached: dict[str, Lines], budget: int, jo
 
 
 def fails_by_itself(failure: tuple[str, int, str]) -> RuntimeError:
-    return RuntimeError(f"the code fails without any mutant: {failure[0]}, seed {failure[1]}: {failure[2]}")
+    where = f"{failure[0]}, seed {failure[1]}: " if failure[1] >= 0 else ""
+    return RuntimeError(f"the code fails without any mutant: {where}{failure[2]}")
 
 
 def killed_by(mutant: Mutant, scenarios: tuple[str, ...], budget: int) -> Found:
+    """Return the first failure of a mutant. Raises RuntimeError if the code fails there without it."""
     few: Tasks = [(scenario, 0, min(FEW, budget)) for scenario in scenarios]
     many: Tasks = [(scenario, FEW, max(budget // len(scenarios), FEW)) for scenario in scenarios]
-    return tried(few, HANG_S, mutant) or tried(many, HANG_S * (1 + budget // 1000), mutant)
+    if found := tried(few, HANG_S, mutant):
+        return found
+    limit_s = HANG_S * (1 + budget // 1000)
+    found = tried(many, limit_s, mutant)
+    if found and (failure := tried([(found[0], found[1], found[1] + 1)] if found[1] >= 0 else many, limit_s)):
+        raise fails_by_itself(failure)
+    return found
 
 
 def tried(tasks: Tasks, limit_s: float, mutant: Mutant | None = None) -> Found:
@@ -117,9 +123,13 @@ def reached_by(scenarios: Iterable[str], seeds: int, files: Iterable[str], root:
         show(scenario)
         command = [sys.executable, "-P", "-m", "highwater.mutate.reached", scenario, str(seeds), *names]
         ended = subprocess.run(command, capture_output=True, text=True, cwd=root, env=paths())
-        if ended.returncode:
-            raise RuntimeError(f"{scenario}: {(ended.stderr.strip() or '?').splitlines()[-1]}")
-        return json.loads(ended.stdout)
+        try:
+            if ended.returncode == 0:
+                return json.loads(ended.stdout)
+        except ValueError:
+            pass
+        said = (ended.stderr.strip() or "it said nothing").splitlines()[-1]
+        raise RuntimeError(f"{scenario}: its process ended with {ended.returncode}: {said}")
 
     with ThreadPoolExecutor(jobs) as pool:
         found = dict(zip(scenarios, pool.map(one, scenarios)))

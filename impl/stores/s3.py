@@ -56,7 +56,7 @@ from highwater.impl.stores.ranges import check_range, part_of
 from highwater.impl.world import Entry, Ids, Object, Page
 
 PUT_ID = "highwater-put-id"  # the name of the user metadata that holds the id of a PUT
-ATTEMPTS = 4
+ATTEMPTS = 4  # of a request that may be sent again
 SENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")  # the header Content-Range
 PAUSE_S = 0.1  # the pause before the second attempt; it doubles with each further attempt
 MALFORMED = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError)  # of botocore and `_entries`, in replies
@@ -141,13 +141,14 @@ class S3Store:
     write equal bytes twice to a key that it updates. The protocols here do not, because a boundary only rises.
 
     GET and HEAD give `last_modified_ms` in whole seconds. `client` must not retry: see `connect`, which also bounds its
-    replies. `bounds`: of listings and ranges [default: those of the environment].
+    replies. `bounds`: of listings and ranges [default: those of the environment]. `attempts`: how often a request is sent that
+    may be sent again [default: ATTEMPTS].
     """
 
     caches = False
 
     def __init__(self, client: Any, bucket: str, prefix: str = "", *, ids: Ids, page_size: int = 1000,
-                 bounds: Bounds | None = None):
+                 bounds: Bounds | None = None, attempts: int = 0):
         if (client.meta.config.retries or {}).get("total_max_attempts") != 1:
             raise ValueError(
                 "this client may send a PUT again after a lost answer, and so report a conflict to the writer that won: "
@@ -158,6 +159,7 @@ class S3Store:
         self._prefix = prefix.strip("/") and prefix.strip("/") + "/"
         self._ids = ids
         self._page_size = page_size
+        self._attempts = attempts
         self._bounds = bounds or usual_bounds()
         self._listings = Listings(self._bounds)
         self._bucket_seen = False  # the 404 of a HEAD does not say whether the bucket or the object is missing
@@ -242,7 +244,7 @@ class S3Store:
         """Send a mutation, again after errors that allow it. Return what `call` returns, its last error, and whether it was
         sent again."""
         last, attempt = None, 0
-        for attempt in range(ATTEMPTS):
+        for attempt in range(self._attempts or ATTEMPTS):
             await pause(attempt)
             try:
                 return await asyncio.to_thread(well_formed, call, request), None, attempt > 0
@@ -257,7 +259,7 @@ class S3Store:
 
         Raises NotFound, BeyondEnd, Unavailable."""
         last: Exception = AssertionError("there is a first attempt")
-        for attempt in range(ATTEMPTS):
+        for attempt in range(self._attempts or ATTEMPTS):
             await pause(attempt)
             try:
                 reply = await asyncio.to_thread(well_formed, call, request)

@@ -23,7 +23,7 @@ from highwater.impl.errors import OutcomeUnknown
 from highwater.impl.protocols.sequenced_write import NextFile
 
 SEEDS, SIZE = (0, 4), 1
-WAVE = 2  # ranges: so there are two waves
+FIRST = 2  # seeds of the first wave: so there are two waves
 
 
 def here(work, ranges, target, progress) -> list[Part]:
@@ -48,7 +48,7 @@ created = Journal._created
 
 
 def main(what: str, url: str, bug: str = "") -> int:
-    waves.WAVE = WAVE
+    waves.FIRST_SEEDS = FIRST
     place = Bucket(url)
     if bug:
         Journal._created = unrecognised

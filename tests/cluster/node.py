@@ -4,10 +4,8 @@ SIGUSR1 lets its disk fail. `bug` names a safeguard that is off, to see that the
 """
 
 import asyncio
-import ctypes
 import json
 import logging
-import os
 import signal
 import sys
 from typing import Any
@@ -22,16 +20,7 @@ from highwater.impl.stores.certificates import Files
 from highwater.impl.stores.certificates import loaded as certificates
 from highwater.impl.stores.folder_disk import FolderDisk
 from highwater.impl.stores.stream_net import Address
-
-PR_SET_PDEATHSIG = 1
-
-
-def die_with(parent: int) -> None:
-    """Let the system kill this process when its parent ends, where it can (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit("the parent has ended")
+from highwater.interrupt import die_with
 
 
 class FailingDisk(FolderDisk):

@@ -4,6 +4,7 @@ A damaged run has a row of its own and does not affect its neighbours. In readin
 way; the engines agree; damage; refusals; the command; Spark.
 """
 
+import gzip
 import json
 import subprocess
 import sys
@@ -292,7 +293,7 @@ def test_what_is_remembered_of_a_line_is_not_of_its_numbers(tmp_path: Path) -> N
                  '"request":3', '"index":7', '"index" : -7 ,"t_ms":0', '"t\\u005fms":3', '"t\\u005fms":4', '"t_ms":1,"t_ms":2',
                  '"t_ms":3,"t_ms":4', '"t_ms":007', '"t_ms":1e3', '"t_ms":1.0', '"t_ms":true', '"t_ms":-0')] * 2
     (tmp_path / "t.ndjson").write_text("\n".join(lines))
-    read, expected, bad = sources.read(plan([str(tmp_path / "t.ndjson")]).splits[0]), [], 0
+    read, expected, bad = next(sources.reads(plan([str(tmp_path / "t.ndjson")]).splits[0])), [], 0
     for offset, line in sources.lines(plan([str(tmp_path / "t.ndjson")]).splits[0]):
         try:
             _, index, event = sources.line_of(line, "", offset)
@@ -320,6 +321,140 @@ def test_a_choice_is_of_the_same_rows(folder: Path, runs: list, expected: pa.Tab
     for name, _ in runs[::7]:
         for place in (folder, lines):
             assert checked(place, choice=Choice(run=name)).equals(expected.filter(pc.equal(expected["run"], name)))
+
+
+# --- input as it is found
+
+PACKS = {".gz": gzip.compress, ".zst": lambda content: pa.Codec("zstd").compress(content, asbytes=True)}
+
+
+def packed(file: Path, ending: str, pieces: int = 1) -> Path:
+    """Compress a file, as members or frames that follow each other, and delete it."""
+    content, target = file.read_bytes(), file.with_name(file.name + ending)
+    step = -(-len(content) // pieces)
+    target.write_bytes(b"".join(PACKS[ending](content[low:low + step]) for low in range(0, len(content), step)))
+    file.unlink()
+    return target
+
+
+@pytest.mark.parametrize("ending", PACKS)
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_compressed_files_have_the_rows_of_plain_ones(runs: list, expected: pa.Table, logs: Path, tmp_path: Path,
+                                                      monkeypatch: pytest.MonkeyPatch, ending: str, jobs: int) -> None:
+    monkeypatch.setattr(sources, "SPLIT_BYTES", 50_000)
+    for pieces, file in enumerate(sorted(mixed(tmp_path / "lines", runs, parquet=False).iterdir()), 1):
+        packed(file, ending, pieces)
+    assert checked(tmp_path / "lines", jobs=jobs).equals(expected)
+    (tmp_path / "good.ndjson").write_bytes((logs / "good.ndjson").read_bytes())
+    row = checked(packed(tmp_path / "good.ndjson", ending)).to_pylist()[0]
+    assert (row["verdict"], row["protocol"], row["events"]) == ("ok", "etcd_raft", 25)
+
+
+@pytest.mark.parametrize("ending", PACKS)
+def test_compressed_file_is_read_as_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    monkeypatch.setattr(sources, "SPLIT_BYTES", 10_000)
+    run = rows_of(("a", simulate(Run(1))))
+    lines = write_lines(tmp_path / "t.ndjson", [dict(row, run=str(i)) for i in range(300) for row in run])
+    size = lines.stat().st_size
+    made = plan([str(packed(lines, ending, 3))])
+    assert len(made.splits) == 1 and size // 400 < made.events < size // 100
+    pieces = [len(read.numbers[0]) for read in sources.reads(made.splits[0])]
+    assert len(pieces) >= size // 20_000 and max(pieces) < 200
+    assert checked(tmp_path / f"t.ndjson{ending}")["verdict"].to_pylist() == ["ok"] * 300
+
+
+@pytest.mark.parametrize("ending", PACKS)
+def test_damaged_compressed_file_is_refused_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    file = packed(write_lines(tmp_path / "t.ndjson", rows_of(("a", simulate(Run(1))))), ending)
+    file.write_bytes(file.read_bytes()[:-9])
+    code, said = called("trace", "check", file)
+    assert code == exits.BAD_INPUT and f"{file}: it cannot be read (" in said and said.endswith("): get a new copy\n")
+    made = plan([str(packed(write_lines(tmp_path / "u.ndjson", rows_of(("a", simulate(Run(1))))), ending))])
+    file.rename(tmp_path / f"u.ndjson{ending}")  # damaged after the plan was made
+    row = engines.check(engines.work_of(made, 1, Asked())).to_pylist()[0]
+    assert row["kind"] == "input" and "cannot be read to its end" in row["message"]
+
+
+@pytest.mark.parametrize("ending", ["", *PACKS])
+def test_line_beyond_the_bound_is_refused_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    """It may be longer than a split, and only its beginning is kept."""
+    good = rows_of(("a", simulate(Run(1))), ("z", simulate(Run(2))))
+    file = write_lines(tmp_path / "t.ndjson", [*good[:3], dict(good[0], run="long", body=b"x" * (5 << 20)), *good[3:]])
+    whole = checked(write_lines(tmp_path / "good.ndjson", good)).to_pylist()
+    file = packed(file, ending) if ending else file
+    monkeypatch.setattr(sources, "SPLIT_BYTES", 1 << 20)
+    passed, rest_of_line = [0], sources.rest_of_line
+    monkeypatch.setattr(sources, "rest_of_line", lambda *of: passed.append(rest_of_line(*of)) or passed[-1])
+    work = engines.work_of(plan([str(file)], line_mib=2), 1, Asked(command=COMMAND))
+    first, long, last = engines.check(work).to_pylist()
+    assert [first, last] == whole and (long["run"], long["verdict"], long["kind"]) == ("long", "damaged", "input")
+    assert long["message"] == f"{file}:4: the line is longer than 2 MiB; --line-mib raises this bound"
+    assert sum(passed) < 6 << 20
+    code, said = called("trace", "check", file, "--line-mib", 2)
+    assert code == exits.BAD_INPUT and "1 could not be judged" in said and "--line-mib" in said
+    assert engines.check(engines.work_of(plan([str(file)], line_mib=6), 1, Asked()))["run"].to_pylist() == ["a", "long", "z"]
+
+
+def test_empty_files_are_no_damage(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.ndjson", rows_of(("a", simulate(Run(1)))))
+    whole = checked(tmp_path)
+    for name in ("empty.ndjson", "empty.jsonl.gz"):
+        (tmp_path / name).touch()
+    (tmp_path / "packed.ndjson.gz").write_bytes(gzip.compress(b""))
+    (tmp_path / "blank.ndjson").write_text("\n \n")
+    assert checked(tmp_path).equals(whole) and called("trace", "check", tmp_path)[0] == 0
+    code, said = called("trace", "check", tmp_path / "empty.ndjson", tmp_path / "empty.jsonl.gz")
+    assert code == exits.BAD_INPUT and "no events found" in said
+
+
+def test_skipped_files_are_counted_and_named(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.ndjson", rows_of(("a", simulate(Run(1)))))
+    assert "skipped" not in called("trace", "check", tmp_path)[1]
+    for name in ("sub/notes.txt", "sub/b.csv", "_SUCCESS", ".git/config", ".git/HEAD"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "link").symlink_to(tmp_path / "sub")
+    code, said = called("trace", "check", tmp_path)
+    said = " ".join(said.split())
+    assert code == 0 and f"skipped: 2 (name begins with . or _), such as {tmp_path}/.git; " in said
+    assert f"; 1 (link to a folder), such as {tmp_path}/link; 2 (name does not end in .parquet, .ndjson" in said
+    assert f"such as {tmp_path}/sub/b.csv" in said
+
+
+def test_small_files_are_read_in_groups(runs: list, expected: pa.Table, tmp_path: Path) -> None:
+    whole = pq.read_table(write(tmp_path / "whole.parquet", runs))
+    (tmp_path / "whole.parquet").unlink()
+    for i in range(60):
+        rows = whole.take(pa.array(range(i, len(whole), 60)))
+        if i % 2:
+            write_lines(tmp_path / f"{i}.ndjson", rows.to_pylist())
+        else:
+            pq.write_table(rows, tmp_path / f"{i}.parquet")
+    made = plan([str(tmp_path)])
+    for fewest in (1, 8, 1_000):
+        grouped = sources.groups(made.splits, fewest)
+        assert sorted(split for group in grouped for split in group) == made.splits
+        assert min(fewest, 60) <= len(grouped) <= max(fewest * 2, 1)
+    assert checked(tmp_path).equals(expected) and checked(tmp_path, parts=7, jobs=2).equals(expected)
+
+
+def test_groups_are_bounded_and_the_largest_come_first() -> None:
+    sizes = [0.01, 0.01, 0.5, 0.01, 0.6, 1.0, 0.3, 0.3, 0.3, 0.3]
+    splits = [sources.Split(i, "x", False, 0, 1, size=size) for i, size in enumerate(sizes)]
+    found = [[split.number for split in group] for group in sources.groups(splits, 1)]
+    assert found == [[5], [6, 7, 8], [4], [0, 1, 2, 3], [9]] and sources.groups([], 4) == []
+
+
+def test_largest_part_is_judged_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, judge = [], engines.judge_part
+
+    def judged(asked: Asked, folder: Path, places: list) -> pa.Table:
+        seen.append(sum(high - low for _, low, high in places))
+        return judge(asked, folder, places)
+
+    monkeypatch.setattr(engines, "judge_part", judged)
+    checked(folder, parts=9)
+    assert len(seen) > 4 and seen == sorted(seen, reverse=True)
 
 
 # --- damage
@@ -510,7 +645,7 @@ def test_a_file_that_is_no_traces_is_refused_in_a_line(tmp_path: Path, spoil: Ca
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (["FOLDER"], "there is no .parquet, .ndjson, .jsonl file in it"),
+    (["FOLDER"], "there is no .parquet, .ndjson, .jsonl, .ndjson.gz, .ndjson.zst, .jsonl.gz, .jsonl.zst file in it"),
     (["FOLDER/*.parquet", "FOLDER"], "no file matches"),
     (["FILE", "--out", "FOLDER"], "is a folder: give a file to --out"),
     (["FILE", "--out", "FILE/x"], "cannot be written"),
@@ -587,6 +722,20 @@ def test_no_traces_are_left_half_written(tmp_path: Path) -> None:
     assert code == exits.BAD_INPUT and "cannot be written" in said
 
 
+def test_relative_paths_are_those_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker may have another working folder. The name of a run is as the command has it."""
+    write(tmp_path / "t.parquet", [("a", simulate(Run(1)))])
+    write_lines(tmp_path / "bad.ndjson", rows_of(("b", simulate(Run(1)))))
+    (tmp_path / "bad.ndjson").write_text((tmp_path / "bad.ndjson").read_text() + "nothing\n")
+    monkeypatch.chdir(tmp_path)
+    inputs = plan(["t.parquet", "./bad.ndjson"])
+    here = engines.check(engines.work_of(inputs, 1, Asked()))
+    monkeypatch.chdir("/")
+    there = engines.check(engines.work_of(inputs, 1, Asked()))
+    assert there.equals(here)
+    assert here["run"].to_pylist() == ["./bad.ndjson", "a", "b"] and here["kind"].to_pylist() == ["input", "", ""]
+
+
 # --- Spark
 
 @pytest.fixture(scope="module")
@@ -595,7 +744,7 @@ def spark() -> Iterator[object]:
     if sessions.load_java().find_java() is None:
         warnings.warn("SPARK IS NOT TESTED: there is no Java here", stacklevel=1)
         pytest.skip("there is no Java here")
-    session = sessions.start_spark(2, of_java=on_spark.OF_JAVA)
+    session = sessions.start_spark(sessions.SessionOptions(2))
     yield session
     session.stop()
 
@@ -616,6 +765,19 @@ def test_spark_says_the_same_of_damage_and_lines(spark: object, tmp_path: Path) 
     work = engines.work_of(plan([str(tmp_path)]), 2, Asked())
     found = on_spark.check(spark, work)
     assert found.equals(engines.check(work)) and found["kind"].to_pylist() == ["input", "", "input"]
+
+
+@pytest.mark.parametrize("ending", PACKS)
+def test_spark_reads_compressed_files_in_groups(spark: object, runs: list, expected: pa.Table, tmp_path: Path,
+                                                monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    for file in mixed(tmp_path / "lines", runs, parquet=False).iterdir():
+        packed(file, ending)
+    for i in range(200):
+        (tmp_path / "lines" / f"empty-{i}.ndjson").write_text("\n")
+    work = engines.work_of(plan([str(tmp_path)]), 2, Asked(command=COMMAND))
+    assert len(work.splits) == 203 and len(sources.groups(work.splits, work.parts)) <= 16
+    assert on_spark.check(spark, work).equals(expected)
+    assert not len(on_spark.check(spark, work._replace(splits=[])))
 
 
 def test_spark_says_the_same_of_logs(spark: object, logs: Path) -> None:

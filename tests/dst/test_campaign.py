@@ -14,11 +14,12 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,14 +35,14 @@ from highwater.dst.campaign import rows as ranges
 from highwater.dst.campaign.folder import Asked
 from highwater.dst.campaign.intervals import EACH, interval
 from highwater.dst.campaign.place import Folder, Part
-from highwater.dst.campaign.what import Campaign, CampaignError, Seeds, Work, campaign_of, replay_of
+from highwater.dst.campaign.what import Campaign, CampaignError, NoSpark, Seeds, Work, campaign_of, replay_of
 from highwater.dst.run_spec import Run, RunSpec
 from highwater.dst.scenarios import sequenced_metadata_boundary as scenario
 from highwater.dst.scenarios.sequenced_metadata_boundary import Shape, trace_of
 from highwater.dst.search import reached
-from highwater.dst.simulate import simulate
-from highwater.dst.spark import shipping
-from highwater.dst.spark.engine import spark_engine
+from highwater.dst.simulate import Outcome, simulate
+from highwater.dst.spark import session, shipping, tasks
+from highwater.dst.spark.engine import spark_engine, task_of
 from highwater.dst.spark.session import load_java
 from highwater.dst.version import CODE, code_version
 from highwater.dst.zoo import build_of
@@ -49,6 +50,7 @@ from highwater.gate import exits
 from highwater.model.protocols.sequenced_metadata_boundary import model
 from highwater.traces.event import EMPTY, Event
 from highwater.traces.explain.explain import replay
+from tests.support.projects import below
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "highwater"
@@ -102,7 +104,7 @@ def spark() -> Iterator[Start]:
     if load_java().find_java() is None:
         warnings.warn("SPARK IS NOT TESTED: there is no Java here", stacklevel=1)
         pytest.skip("there is no Java here")
-    with spark_engine(2) as engine:
+    with spark_engine(session.SessionOptions(2)) as engine:
         yield lambda: nullcontext(engine)
 
 
@@ -126,18 +128,17 @@ def test_a_row_tells_what_simulate_found() -> None:
 
 
 def test_hang_and_exception_are_rows_and_the_others_are_as_ever(monkeypatch: pytest.MonkeyPatch, expected: list[dict]) -> None:
-    whole = ranges.many
+    whole = ranges.simulate
 
-    def faulty(runs: Iterable[Run], each: object, **options: object) -> None:
-        for run in runs:
-            if run.seed == 2:
-                while True:
-                    pass
-            if run.seed in (4, 9):
-                raise KeyError("of the harness")
-            whole([run], each, **options)
+    def faulty(run: Run, **options: Any) -> Outcome:
+        if run.seed == 2:
+            while True:
+                pass
+        if run.seed in (4, 9):
+            raise KeyError("of the harness")
+        return whole(run, **options)
 
-    monkeypatch.setattr(ranges, "many", faulty)
+    monkeypatch.setattr(ranges, "simulate", faulty)
     found = comparable(ranges.run_range(Work(PRODUCTION, 2), (0, 10)))
     kinds = {row["seed"]: (row["kind"], row["signature"], row["digest"]) for row in found if row["kind"]}
     let_out = ("harness", "harness:KeyError", "")
@@ -233,32 +234,61 @@ def test_only_missing_ranges_run(local: Start, expected: list[dict], tmp_path: P
 def test_a_killed_campaign_goes_on(tmp_path: Path, local: Start) -> None:
     seeds, out = (0, 1500), tmp_path / "out"
     options = ("--out", out, "--engine", "local", "--mutant", "no_check")
-    running = subprocess.Popen(cli("--seeds", "0:1500", "--jobs", 2, "--range-size", 10, *options), cwd=ROOT,
+    running = subprocess.Popen(cli("--seeds", "0:20000", "--jobs", 2, "--range-size", 10, *options), cwd=ROOT,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until(lambda: (out / "rows" / "wave=1").exists())
+    wait_until(lambda: (out / "rows" / "wave=0").exists())
     busy = called("--scenario", SCENARIO, "--seeds", "0:10", *options)
-    workers = subprocess.run(["ps", "-o", "pid=", "--ppid", str(running.pid)], capture_output=True, text=True).stdout.split()
+    workers = below(running.pid)
     running.send_signal(signal.SIGKILL)
     running.wait()
     assert busy[0] == exits.BAD_INPUT and "another campaign is running" in busy[1]
-    assert len(workers) >= 2
-    wait_until(lambda: not any(Path("/proc", pid).exists() for pid in workers))
+    assert len(workers) >= 5  # the verb, two workers, and the processes of their seeds
+    wait_until(lambda: not any(Path("/proc", str(pid)).exists() for pid in workers))
 
     done = rows(out, seeds)
-    assert 320 <= len(done) < 1500 and not (out / "summary.json").exists()
+    assert 200 <= len(done) < 1500 and not (out / "summary.json").exists()
     summary_of(MUTANT, seeds, out, local, 2)
     assert rows(out, seeds) == comparable(ranges.run_range(Work(MUTANT, 60), seeds))
     assert json.loads((out / "summary.json").read_text())["in_other_processes"] == [0, 500, 1000]
 
 
-def test_ranges_grow_to_some_seconds_and_cover_every_seed_once() -> None:
-    cut, found, sizes = waves.Cut([(0, 7), (10, 90_000)], 2), [], []
+@pytest.mark.parametrize("size", [0, 300])
+def test_waves_take_a_minute_and_cover_every_seed_once(size: int) -> None:
+    cut, found, waves_s, sizes = waves.Cut([(0, 7), (10, 900_000)], lambda: 2, size), [], [], []
     while wave := cut.wave():
         found += wave
+        seeds = sum(hi - lo for lo, hi in wave)
+        waves_s.append(seeds / 2_000)  # 1,000 a second and slot
         sizes.append(max(hi - lo for lo, hi in wave))
-        cut.took(sum(hi - lo for lo, hi in wave), sum(hi - lo for lo, hi in wave) / 2_000)  # 1,000 a second and job
-    assert sizes[0] == waves.FIRST_SEEDS and max(sizes) == 1_000 * waves.TASK_S
-    assert [seed for lo, hi in found for seed in range(lo, hi)] == [*range(7), *range(10, 90_000)]
+        cut.took(seeds, waves_s[-1])
+    assert waves_s[0] <= 0.3 and max(sizes) == (size or 1_000 * waves.TASK_S)
+    assert len(waves_s) < 14 and all(0.9 < each / waves.WAVE_S < 1.1 for each in waves_s[3:-1])
+    assert [seed for lo, hi in found for seed in range(lo, hi)] == [*range(7), *range(10, 900_000)]
+
+
+def test_slow_seeds_and_many_slots_make_waves_of_a_minute() -> None:
+    """A seed takes 2 s, and the number of slots changes from wave to wave."""
+    slots = iter([2, 1_000, 1_000, 10])
+    cut = waves.Cut([(0, 10**6)], lambda: next(slots))
+    for wanted in (200, 3_200, 30_000, 300):
+        wave = cut.wave()
+        assert sum(hi - lo for lo, hi in wave) == wanted and len(wave) >= min(wanted, 4 * cut.used)
+        cut.took(wanted, wanted * 2 / cut.used)
+
+
+def test_a_wave_has_a_bound_of_ranges() -> None:
+    cut = waves.Cut([(0, 10**12)], lambda: 10_000)
+    for _ in range(12):
+        wave = cut.wave()
+        assert len(wave) <= waves.MOST_RANGES and max(hi - lo for lo, hi in wave) <= waves.MOST_SEEDS
+        cut.took(sum(hi - lo for lo, hi in wave), 1)
+    assert len(wave) == waves.MOST_RANGES
+
+
+def test_rows_do_not_depend_on_the_number_of_slots(local: Start, expected: list[dict], tmp_path: Path) -> None:
+    for slots in (1, 7, 500):
+        waves.run(PRODUCTION, Asked((0, 60)), Folder(tmp_path / str(slots)), local, slots)
+        assert rows(tmp_path / str(slots), (0, 60)) == expected[:60]
 
 
 def wait_until(true: object, longest_s: float = 120) -> None:
@@ -366,32 +396,6 @@ def test_shape_faults_and_profile_are_those_that_were_asked_for() -> None:
 
 # --- a run that takes its process along; stopping early; how far it is
 
-DEADLY = """
-import os, signal, sys
-from highwater.dst.campaign import processes, rows
-whole = rows.many
-def many(runs, each, *rest, **options):
-    for run in runs:
-        if run.seed == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if run.seed == 2:
-            os._exit(3)
-        whole([run], each, *rest, **options)
-rows.many = many
-"""
-
-
-def test_a_seed_that_kills_its_process_is_a_row(monkeypatch: pytest.MonkeyPatch, expected: list[dict], tmp_path: Path) -> None:
-    """The system kills a process in this way when memory runs out."""
-    (tmp_path / "deadly.py").write_text(DEADLY)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(processes, "ALONE", f"import deadly; {processes.ALONE}")
-    found = comparable(processes.run_carefully(Work(PRODUCTION, 60), (0, 4)))
-    kinds = {row["seed"]: (row["kind"], row["message"]) for row in found if row["kind"]}
-    assert kinds == {1: ("death", "it killed its process: SIGKILL"), 2: ("death", "it ended its process, with exit code 3")}
-    assert [row for row in found if not row["kind"]] == [row for row in expected[:4] if row["seed"] not in kinds]
-
-
 def test_where_a_worker_of_the_pool_died_its_ranges_are_run_again(expected: list[dict], tmp_path: Path) -> None:
     with processes.local_engine(2) as engine:
         def kill_one(*_: object) -> None:
@@ -438,16 +442,56 @@ def test_where_a_worker_of_spark_was_killed_its_range_is_run_again(spark: Start,
 
 def test_a_campaign_on_spark_whose_driver_was_killed_goes_on(spark: Start, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    running = subprocess.Popen(cli("--seeds", "0:1500", "--jobs", 2, "--range-size", 10, "--out", out, "--mutant", "no_check",
+    running = subprocess.Popen(cli("--seeds", "0:20000", "--jobs", 2, "--range-size", 10, "--out", out, "--mutant", "no_check",
                                    "--engine", "spark"),
                                cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_until(lambda: (out / "rows" / "wave=0").exists(), 180)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    done = rows(out, (0, 1500))
-    assert 200 <= len(done) < 1500 and not (out / "summary.json").exists()
+    done = rows(out, (0, 20_000))
+    assert 200 <= len(done) < 20_000 and not (out / "summary.json").exists()
     waves.run(MUTANT, Asked((0, 300)), Folder(out), spark, 2)
     assert rows(out, (0, 300)) == comparable(ranges.run_range(Work(MUTANT, 60), (0, 300)))
+
+
+@pytest.mark.parametrize("master, given", [("local", "local[1,2]"), ("local[2]", "local[2,2]"), ("local[*]", "local[*,2]"),
+                                           ("local[2,5]", "local[2,5]"), ("yarn", "yarn")])
+def test_local_masters_retry_a_task(master: str, given: str) -> None:
+    assert session.with_attempts(master) == given
+
+
+@pytest.mark.parametrize("does, said", [
+    ("echo 3.8", f"run Python 3.8 (PYSPARK_PYTHON=PYTHON), and this is Python {session.HERE}: set PYSPARK_PYTHON to a Python"),
+    ("exit 3", "run Python of an unknown version (PYSPARK_PYTHON=PYTHON)"), ("", "PYSPARK_PYTHON=PYTHON cannot run (No such")])
+def test_another_python_is_one_line(does: str, said: str, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    if does:
+        python.write_text(f"#!/bin/sh\n{does}\n")
+        python.chmod(0o755)
+    with pytest.raises(NoSpark) as error:
+        session.check_python(str(python), "PYSPARK_PYTHON")
+    assert said.replace("PYTHON)", f"{python})").replace("=PYTHON cannot", f"={python} cannot") in str(error.value)
+    assert "\n" not in str(error.value)
+    session.check_python(sys.executable, "PYSPARK_PYTHON")
+
+
+@pytest.mark.parametrize("text, kind, said", [
+    ("PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.8 than that in driver: 3.11",
+     NoSpark, "Spark's workers run Python 3.8, and this is Python"),
+    ('java.io.IOException: Cannot run program "/a/python": error=2', NoSpark, "Spark's workers have no /a/python: set"),
+    ("PermissionError: /tmp/highwater-0 is a link, and", CampaignError, "Spark: /tmp/highwater-0 is a link, and"),
+    ("highwater.project.ProjectError: a.impl cannot be imported", CampaignError, "Spark: a.impl cannot"),
+    ("ModuleNotFoundError: No module named 'pyarrow'", CampaignError, "a worker's Python lacks what is needed: No module"),
+])
+def test_failed_job_of_known_cause_is_one_line(text: str, kind: type, said: str) -> None:
+    error = tasks.failure(RuntimeError(f"Job aborted.\n\tat org.apache\n{text}\n\n\tat java"))
+    assert type(error) is kind and said in str(error) and "\n" not in str(error)
+
+
+def test_worker_without_the_folder_is_reported(tmp_path: Path) -> None:
+    run = task_of(Work(PRODUCTION, 60), [(0, 1)], tmp_path / "nowhere" / ".writing")
+    with pytest.raises(CampaignError, match=f"does not see {tmp_path / 'nowhere'}: give a folder that this machine and all"):
+        next(run([]))
 
 
 def test_a_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
@@ -466,7 +510,7 @@ def test_where_java_was_killed_a_line_says_so_and_the_campaign_goes_on(local: St
                                    "--engine", "spark"),
                                cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: (out / "rows" / "wave=0").exists(), 180)
-    java, = (int(path.parent.name) for path in Path("/proc").glob("[0-9]*/stat") if is_java_of(path, running.pid))
+    java, = (pid for pid in below(running.pid) if Path(f"/proc/{pid}/comm").read_text() == "java\n")
     os.kill(java, signal.SIGKILL)
     line = running.communicate(timeout=180)[1].strip().splitlines()
     assert running.returncode == exits.HARNESS
@@ -475,24 +519,15 @@ def test_where_java_was_killed_a_line_says_so_and_the_campaign_goes_on(local: St
     assert rows(out, (0, 300)) == comparable(ranges.run_range(Work(MUTANT, 60), (0, 300)))
 
 
-def is_java_of(stat: Path, parent: int) -> bool:
-    try:
-        name, fields = stat.read_text().split("(", 1)[1].rsplit(")", 1)
-    except OSError:
-        return False  # it has ended
-    return name == "java" and int(fields.split()[1]) == parent
-
-
 def test_memory_that_is_used_up_is_a_row(monkeypatch: pytest.MonkeyPatch, expected: list[dict]) -> None:
-    whole, kept = ranges.many, []
+    whole, kept = ranges.simulate, []
 
-    def greedy(runs: Iterable[Run], each: object, **options: object) -> None:
-        for run in runs:
-            if run.seed == 3:
-                kept.append(bytearray(64 << 30))
-            whole([run], each, **options)
+    def greedy(run: Run, **options: Any) -> Outcome:
+        if run.seed == 3:
+            kept.append(bytearray(64 << 30))
+        return whole(run, **options)
 
-    monkeypatch.setattr(ranges, "many", greedy)
+    monkeypatch.setattr(ranges, "simulate", greedy)
     found = comparable(ranges.run_range(Work(PRODUCTION, 60), (0, 6)))
     assert [(row["kind"], row["signature"]) for row in found] == [("", "")] * 3 + [("memory", "memory")] + [("", "")] * 2
     assert [found[i] for i in (0, 1, 2, 4, 5)] == [expected[i] for i in (0, 1, 2, 4, 5)]

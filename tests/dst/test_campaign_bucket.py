@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from random import Random
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,16 +20,17 @@ from typer.testing import CliRunner
 from highwater.cli.main import app
 from highwater.dst.campaign import processes, waves
 from highwater.dst.campaign import rows as ranges
+from highwater.dst.campaign.bucket.copy import fetched
 from highwater.dst.campaign.bucket.driver import Bucket
 from highwater.dst.campaign.bucket.journal import Fenced
-from highwater.dst.campaign.bucket.parts import Parts, bucket_of
+from highwater.dst.campaign.bucket.parts import ATTEMPTS, Parts, bucket_of
 from highwater.dst.campaign.folder import Asked, read
 from highwater.dst.campaign.place import Folder, Part
 from highwater.dst.campaign.what import CampaignError, Refused, Seeds, campaign_of
 from highwater.gate import exits
 from highwater.impl.stores.s3 import connect
 from highwater.servers.s3 import CREDENTIALS
-from tests.support.stores.lossy_proxy import Fate, lossy_proxy
+from tests.support.stores.lossy_proxy import CUT, DROP, Fate, lossy_proxy
 from tests.support.stores.s3_servers import s3_server
 
 SCENARIO = "sequenced_write"
@@ -138,7 +140,7 @@ def test_a_killed_driver_loses_nothing_and_what_it_left_is_tidied(url, local, tm
              "--engine", "local", "--jobs", "1", "--range-size", "20"]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
         ended = time.monotonic() + 120
-        while len(parts_in(url)) < 13:  # a wave has ten parts
+        while len(parts_in(url)) < 13:  # the first wave has five parts
             assert driver.poll() is None and time.monotonic() < ended
             time.sleep(0.05)
         driver.send_signal(signal.SIGKILL)
@@ -209,6 +211,43 @@ def test_a_part_is_put_until_it_is_there(url, server, fate):
     assert [key.rpartition("some/campaign/")[2] for key in objects(url)] == [part.name]
     body = connect(server).get_object(**at(url, part.name))["Body"].read()
     assert len(body) == part.size and pq.read_table(io.BytesIO(body)).num_rows == 2
+
+
+@pytest.mark.parametrize("answer", [503, DROP, CUT])
+def test_reads_are_sent_as_often_as_puts(url, server, local, monkeypatch, answer):
+    monkeypatch.setattr("highwater.impl.stores.s3.PAUSE_S", 0)
+    place, _ = run(url, local, seeds=(0, 20))
+    with lossy_proxy(server) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        for method in ("GET", "HEAD"):
+            proxy.next(method, *[Fate(answer=answer)] * (ATTEMPTS - 1))
+        code, text = called("status", url)
+        assert code == 0 and "seeds 0:20: done; 20 have rows" in text and len(proxy.seen) > ATTEMPTS, text
+        assert rows(fetched(url), (0, 20)) == rows(place.out, (0, 20))
+
+
+def test_busy_store_that_cuts_replies_ends_no_campaign(url, server, local, tmp_path, monkeypatch):
+    """15 % of the requests are answered with 503, applied or not, and the replies to 7.5 % are cut off."""
+    drawn = Random(6)
+    fates = [*[Fate(answer=503, code="SlowDown"), Fate(apply=False, answer=503, code="SlowDown")] * 15,
+             *[Fate(answer=DROP), Fate(answer=CUT), Fate(apply=False, answer=DROP)] * 5]
+
+    def fate_of(method: str) -> Fate:
+        number = drawn.randrange(200)
+        return fates[number] if number < len(fates) else Fate()
+
+    monkeypatch.setattr("highwater.impl.stores.s3.PAUSE_S", 0.01)
+    with lossy_proxy(server) as proxy:
+        proxy.fate_of = fate_of
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        code, text = called("run", "--scenario", MUTANT.scenario, "--mutant", "no_check", "--seeds", "0:120", "--out", url,
+                            "--engine", "local", "--jobs", 1, "--range-size", 4)
+        assert code == exits.SAFETY, text
+        assert called("status", url)[0] == 0
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    waves.run(MUTANT, Asked(SEEDS, 0, 30), Folder(tmp_path / "folder"), local, 1)
+    assert rows(fetched(url)) == rows(tmp_path / "folder") and len(rows(fetched(url))) == 120
+    assert not [key for key in objects(url) if "probe" in key]
 
 
 def test_a_store_that_never_takes_a_part_is_an_error(url, server, monkeypatch):

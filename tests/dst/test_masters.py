@@ -4,6 +4,8 @@ Each test starts a program, because a process has one Spark session.
 """
 
 import os
+import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,22 +23,30 @@ from highwater.dst.campaign.bucket.copy import fetched
 from highwater.dst.campaign.rows import SCHEMA
 from highwater.dst.run_spec import Run
 from highwater.dst.simulate import many
-from highwater.dst.spark.session import load_java
+from highwater.dst.spark.session import HERE, REPORTS, load_java
+from highwater.gate.exits import BAD_INPUT, SAFETY
 from highwater.impl.codecs.index.footer import footer
 from highwater.impl.codecs.index.names import block_path
 from highwater.impl.stores.s3 import connect as boto
 from highwater.servers.s3 import CREDENTIALS
+from tests.dst.test_deaths import DIES, HARMLESS, RAISES
+from tests.highwater.test_spark_library import library
 from tests.support.metadata_index import block, stream_of
+from tests.support.projects import planted, with_data
 from tests.support.stores.s3_servers import s3_server
 
 ROOT = Path(__file__).resolve().parents[2]
 MUTANT = ("--scenario", "sequenced_metadata_boundary", "--mutant", "age_ignored", "--seeds", "0:200")
+DEADLY = ("--seeds", "0:150", "--seed-limit-s", 1)
 LONGEST_S = 120  # for a server to start
+OTHER_PYTHONS = [python for minor in range(11, 15) if (python := shutil.which(f"python3.{minor}"))
+                 and subprocess.run([python, "-c", REPORTS], capture_output=True, text=True).stdout.strip() not in ("", HERE)]
 
 
-def called(*words: object) -> tuple[int, str, str]:
+def called(*words: object, cwd: Path = ROOT) -> tuple[int, str, str]:
     """The exit code, stdout, stderr."""
-    done = subprocess.run([sys.executable, "-m", "highwater", *map(str, words)], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "highwater", *map(str, words)], cwd=cwd, capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": str(ROOT)})
     return done.returncode, done.stdout, done.stderr
 
 
@@ -116,6 +126,35 @@ def test_a_campaign_has_the_same_rows_and_the_same_bundles(master: str, home: st
     assert len(files) > 5 and all((out / path).read_bytes() == (expected / path).read_bytes() for path in files)
 
 
+DRAWN = [way for way in random.Random(52).sample([*RAISES, *DIES, *HARMLESS], 9)] + ["while True: swallow()"]
+
+
+@pytest.fixture(scope="module")
+def deadly(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, str]]:
+    """A project whose runs end in ten ways, and what `dst run` says of each of its seeds."""
+    cases = "".join(f"{'el' * bool(n)}if self.world.clock.now_ms() % 97 == {n + 3}:\n            {way}\n        "
+                    for n, way in enumerate(DRAWN))
+    project = planted(tmp_path_factory.mktemp("deadly") / "p", "impl", cases)
+    code, out, err = called("dst", "run", "--digests", *DEADLY, "--project", project)
+    said = {int(seed): f"{signature} {digest}" for seed, signature, digest in (line.split(" ") for line in out.splitlines())}
+    assert code == SAFETY and [*said] == [*range(150)], err
+    assert {text.partition(":")[0].partition(" ")[0] for text in said.values()} == {"ok", "exception", "death", "timeout"}
+    return project, said
+
+
+@pytest.mark.parametrize("engine", ["local", "local[2]", "local-cluster[2,1,1024]"])
+def test_campaign_of_deadly_seeds_has_the_rows_of_dst_run(engine: str, home: str, deadly: tuple[Path, dict[int, str]],
+                                                          tmp_path: Path) -> None:
+    """A task of local[2] has one attempt, so no seed may end it."""
+    project, said = deadly
+    where = ["--engine", "local"] if engine == "local" else ["--master", engine]
+    out = tmp_path / "out"
+    code, *told = called("campaign", "run", *DEADLY, *where, "--range-size", 40, "--project", project, "--out", out)
+    assert code == SAFETY, told
+    found = folder.read(out, (0, 150), ["seed", "signature", "digest"]).to_pylist()
+    assert {row["seed"]: f"{row['signature'] or 'ok'} {row['digest']}" for row in found} == said and len(found) == 150
+
+
 @pytest.mark.parametrize("master", ["connect", "local-cluster[2,1,1024]"])
 def test_a_campaign_in_a_bucket_has_the_same_rows(master: str, s3: str, home: str, expected: Path,
                                                   request: pytest.FixtureRequest) -> None:
@@ -162,15 +201,84 @@ def test_states_are_counted_alike_through_connect(connect: str, tmp_path: Path) 
 
 
 def test_traces_are_judged_alike_through_connect(connect: str, tmp_path: Path) -> None:
+    """Their paths are relative, and the workers have another working folder."""
     with Export(tmp_path / "traces.parquet") as export:
         many(map(Run, range(40)), export.outcome)
+    (tmp_path / "nothing.ndjson").write_text("nothing\n")
     verdicts = []
     for name, words in (("here", ()), ("there", ("--spark", "--master", connect))):
         out = tmp_path / f"{name}.parquet"
-        code, *said = called("trace", "check", tmp_path / "traces.parquet", "--out", out, *words)
-        assert code == 0, said
+        code, *said = called("trace", "check", "traces.parquet", "./nothing.ndjson", "--out", out, *words, cwd=tmp_path)
+        assert code == BAD_INPUT, said
         verdicts.append(pq.read_table(out))
-    assert verdicts[0].num_rows == 40 and verdicts[0].equals(verdicts[1])
+    assert verdicts[0].num_rows == 41 and verdicts[0].equals(verdicts[1])
+
+
+def test_library_through_connect(connect: str, home: str, tmp_path: Path) -> None:
+    library(tmp_path, home, [connect])
+
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from highwater import project
+from highwater.dst.bulk import engines
+from highwater.dst.bulk.checking import Asked
+from highwater.dst.bulk.rows import BadInput
+from highwater.dst.bulk.sources import plan
+from highwater.dst.campaign import folder
+from highwater.dst.campaign.rows import SCHEMA, run_range
+from highwater.dst.campaign.what import CampaignError, Work, campaign_of
+from highwater.dst.spark import bulk, engine, shipping
+from highwater.dst.spark.session import SessionOptions, session, slots
+work = engines.work_of(plan(["traces.parquet"]), 2, Asked())
+project.use("project")
+os.makedirs("out/rows")
+campaign, columns = campaign_of("register"), [name for name in SCHEMA.names if name != "cpu_us"]
+expected, packed = run_range(Work(campaign, 60), (0, 20)).select(columns), shipping.sources()
+with session(SessionOptions(2, "local[2]")) as spark:
+    bulk.check_visible(spark, work)
+    print(bulk.check(spark, work).num_rows, slots(spark), os.path.exists("ran"), flush=True)
+    shipping.sources = lambda: packed
+    os.rename("project", "moved")
+    engine.OfSession(spark)(Work(campaign, 60), [(0, 12), (12, 20)], Path("out/rows"), lambda done: None)
+    print(folder.read(Path("out"), (0, 20), columns).sort_by("seed").equals(expected), flush=True)
+    os.rename("moved", "project")
+    os.unlink("traces.parquet")
+    try:
+        bulk.check_visible(spark, work)
+    except BadInput as error:
+        print(error, flush=True)
+    for python in sys.argv[1:]:
+        spark.sparkContext.pythonExec = python
+        try:
+            bulk.check(spark, work)
+        except CampaignError as error:
+            print(error, flush=True)
+"""
+
+
+def test_workers_run_what_is_sent_by_the_python_that_is_set(home: str, tmp_path: Path) -> None:
+    """One session runs all of it. Workers do not see the folder of the project, whose implementation reads a data file. They
+    look for the traces, and one that is gone is named. Another Python is named, too."""
+    python, conf = tmp_path / "python", tmp_path / "conf"
+    python.write_text(f"#!/bin/sh\n[ $1 = -c ] || touch {tmp_path / 'ran'}\nexec {sys.executable} \"$@\"\n")
+    python.chmod(0o755)
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text(f"spark.pyspark.python {python}\n")
+    with_data(tmp_path)
+    with Export(tmp_path / "traces.parquet") as export:
+        many(map(Run, range(4)), export.outcome)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *OTHER_PYTHONS, "/no/python"], cwd=tmp_path, capture_output=True,
+                          text=True, env=os.environ | {"PYTHONPATH": str(ROOT), "SPARK_CONF_DIR": str(conf),
+                                                       "TMPDIR": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    first, same, lost, *others, none = done.stdout.splitlines()
+    assert (first, same) == ("4 2 True", "True")
+    assert (tmp_path / f"highwater-{os.geteuid()}").is_dir()
+    assert lost.startswith(f"{tmp_path / 'traces.parquet'}: the worker on ") and "put the traces into a folder" in lost
+    assert len(others) == len(OTHER_PYTHONS) and all(line.startswith("Spark's workers run Python 3.") for line in others)
+    assert none.startswith("Spark's workers have no /no/python: set PYSPARK_PYTHON to a Python ")
 
 
 def test_queries_are_answered_alike_through_connect(connect: str, expected: Path) -> None:

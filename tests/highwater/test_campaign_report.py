@@ -47,7 +47,7 @@ def row_of(seed: int, campaign: Campaign = REAL, **fields: object) -> tuple:
     usual = {"seed": seed, "scenario": campaign.scenario, "mutant": campaign.mutant, "strategy": "times", "profile": "s3",
              "kind": "", "signature": "", "message": "", "digest": "d", "requests": 10, "steps": 20, "virtual_ms": 30,
              "shape": "", "swarm": [], "faults": [], "reached": 0, "model_states": [], "model_steps": [],
-             "cpu_us": 1000}
+             "cpu_us": 1000, "output": ""}
     return tuple((usual | fields)[name] for name in SCHEMA.names)
 
 

@@ -58,7 +58,7 @@ def spark(campaigns) -> Iterator[Any]:
     if on_spark.load_java().find_java() is None:
         warnings.warn("SPARK IS NOT TESTED: there is no Java here", stacklevel=1)
         pytest.skip("there is no Java here")
-    session = on_spark.start_spark(2)
+    session = on_spark.start_spark(on_spark.SessionOptions(2))
     try:
         for name, value in FEW_ROWS.items():
             session.conf.set(name, value)

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from unittest import mock
 from xml.etree import ElementTree
 
 import pytest
@@ -610,7 +609,11 @@ def test_a_run_may_be_given_its_shape_and_its_faults():
 def test_an_interrupted_range_tells_what_it_has_found(monkeypatch):
     from highwater.cli.dst import app as dst
 
-    monkeypatch.setattr(dst, "run", mock.Mock(side_effect=[simulate(Run(1), ZOO["no_check"][1]), KeyboardInterrupt]))
+    def results(*_):
+        yield 1, simulate(Run(1), ZOO["no_check"][1])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dst.Supervisor, "results", results)
     result = ran("dst", "run", "--seeds", "1:9", "--mutant", "no_check")
     assert result.exit_code == INTERRUPTED and "interrupted, 7 were not run" in result.output
     assert "highwater dst run --protocol sequenced_metadata_boundary --seed 1 --mutant no_check" in result.output

@@ -27,13 +27,10 @@ import contextlib, io, json, sys
 def run(arguments):
     sys.argv = ["highwater", *arguments]
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
-        try:
-            main()
-        except SystemExit as exit:
-            return exit.code or 0, out.getvalue()
+        return verb(), out.getvalue()
 
 if __name__ == "__main__":
-    from highwater.cli.main import main
+    from highwater.cli.main import run as verb
     print(json.dumps([run(arguments) for arguments in json.loads(sys.argv[1])]))
 """
 

@@ -19,7 +19,7 @@ from highwater.gate.exits import BAD_INPUT, INCOMPLETE, NONDETERMINISM, REFINEME
 from highwater.gate.extras import install_extra
 from highwater.gate.rows import timed
 from highwater.gate.sizes import GATE
-from tests.support.projects import REGISTER, TOML, forget, half, highwater, made, used
+from tests.support.projects import REGISTER, TOML, forget, half, highwater, made, used, with_data
 
 ROOT = Path(__file__).resolve().parents[2]
 INIT = {"highwater.toml": TOML, "register/__init__.py": ""}
@@ -298,23 +298,243 @@ def test_code_version_is_of_the_project_too(tmp_path):
     assert code_version() == ours
 
 
-def test_a_worker_without_the_project_gets_it(tmp_path):
-    """A process with another folder on its path runs the function that is sent, as a worker of Spark does."""
+def version_of(folder: Path) -> str:
+    with used(folder):
+        return code_version()
+
+
+def test_code_version_covers_data_files(tmp_path):
+    folder = with_data(tmp_path)
+    first = version_of(folder)
+    made(folder, dict.fromkeys(("out/a.json", "register/build/b.json", "tests/c.json", ".d.json", ".e/f.json", "dist/g"), "1"))
+    (folder / "register" / "nowhere.json").symlink_to("nothing")
+    os.mkfifo(folder / "register" / "fifo")
+    assert version_of(folder) == first
+    made(folder, {"register/table.json": "[2]\n"})
+    assert version_of(folder) != first
+    made(folder, {"register/table.json": "[1]\n", "data/more.bin": "1"})
+    assert version_of(folder) != first
+
+
+def test_code_version_covers_named_files(tmp_path):
+    toml = 'files = ["tests/*.json", "out/data"]\n' + TOML
+    folder = made(with_data(tmp_path, toml=toml), {"tests/a.json": "1", "tests/b.txt": "1", "out/data/c/d.bin": "1"})
+    first = version_of(folder)
+    made(folder, {"tests/b.txt": "2", "out/e": "1", "highwater.toml": f"# a comment\n{toml}"})
+    assert version_of(folder) == first
+    for name in ("tests/a.json", "out/data/c/d.bin", "out/data/new"):
+        before = version_of(folder)
+        made(folder, {name: "2"})
+        assert version_of(folder) != before
+
+
+def test_code_version_covers_the_names_of_packages(tmp_path):
+    folder = with_data(tmp_path)
+    shutil.copytree(folder / "register", folder / "other")
+    first = version_of(folder)
+    made(folder, {"highwater.toml": TOML.replace('"register"', '"other"')})
+    assert version_of(folder) != first
+
+
+def test_output_of_verbs_is_no_part_of_a_project(tmp_path, monkeypatch):
+    """Wherever in the project it is, and without git."""
+    folder = with_data(tmp_path)
+    monkeypatch.chdir(folder)
+    first = version_of(folder)
+    run = ["campaign", "run", "--seeds", "0:20", "--engine", "local", "--jobs", 1, "--mutant", "hopeful"]
+    assert highwater(*run, "--out", "campaign")[0] == SAFETY
+    shutil.copytree("campaign", "register/kept/first")
+    assert highwater("campaign", "triage", "register/kept/first", "--budget", 5, "--jobs", 1)[0] == SAFETY
+    assert highwater("campaign", "report", "campaign", "register/kept/first", "-o", "all.html")[0] == 0
+    assert highwater("dst", "run", "--seed", 3, "--out", "bundle")[0] == 0
+    assert highwater("model", "explore", "--out", "register/states")[0] == 0
+    assert version_of(folder) == first
+    assert highwater("campaign", "resume", "campaign")[0] == SAFETY
+    made(folder, {"highwater.toml": 'files = ["register/kept", "campaign/campaign.json"]\n' + TOML})
+    code, _, err = highwater("dst", "run", "--seed", 3, "--out", "bundle")
+    assert code == BAD_INPUT and "files names 'register/kept', and there is no such file" in err
+
+
+def test_campaign_with_another_data_file_is_refused(tmp_path):
+    folder, out = with_data(tmp_path), tmp_path / "campaign"
+    words = ["campaign", "run", "--engine", "local", "--jobs", 1, "--project", folder, "--out", out]
+    assert highwater(*words, "--seeds", "0:10")[0] == 0
+    made(folder, {"register/table.json": "[2]\n"})
+    for again in ([*words, "--seeds", "0:10"], ["campaign", "resume", out]):
+        code, _, err = highwater(*again)
+        assert code == BAD_INPUT and "holds another campaign (code " in err
+    made(folder, {"register/table.json": "[1]\n"})
+    assert highwater(*words, "--seeds", "0:10")[0] == 0
+
+
+def test_project_beyond_the_bound_is_refused(tmp_path):
+    folder = with_data(tmp_path)
+    with open(folder / "register" / "large.bin", "wb") as out:
+        out.truncate((project.MOST_MIB << 20) + 1)
+    code, _, err = highwater("campaign", "run", "--seeds", "0:10", "--project", folder, "--out", tmp_path / "campaign")
+    assert code == BAD_INPUT and err.count("\n") == 1 and not (tmp_path / "campaign").exists()
+    for word in (f"{folder / 'register' / 'large.bin'} is the largest file", "16 MiB", "into a folder `out`"):
+        assert word in err
+    assert highwater("dst", "lint", "--project", folder)[0] == 0
+
+
+@pytest.mark.parametrize("line, said", [
+    ("files = 3", "files = 3: write a list"), ("files = [3]", "files has 3: name a file"),
+    ('files = ["/etc/hosts"]', "files has '/etc/hosts': name a file or a folder below"),
+    ('files = ["data/../../x"]', "files has 'data/../../x': name a file"),
+    ('files = ["nothing.json"]', "files names 'nothing.json', and there is no such file"),
+    (f'{TOML}files = ["table.json"]', "write `files = ..` above [protocols]"),
+])
+def test_files_that_cannot_be_named_are_refused(line, said, tmp_path):
+    folder = with_data(tmp_path, toml=line if "[protocols]" in line else f"{line}\n{TOML}")
+    code, _, err = highwater("campaign", "run", "--seeds", "0:1", "--project", folder, "--out", tmp_path / "campaign")
+    assert code == BAD_INPUT and said in err and err.count("\n") == 1
+
+
+# --- what workers get
+
+def sent_from(folder: Path, tmp_path: Path) -> None:
     pickle = pytest.importorskip("pyspark.cloudpickle")
-    with used(REGISTER):
+    with used(folder):
         (tmp_path / "sent").write_bytes(pickle.dumps((shipping.shipped(code_version()), code_version())))
-    say = ("import sys; from pyspark import cloudpickle\n"
-           "module, code = cloudpickle.loads(open('sent', 'rb').read())\n"
-           "run = module('highwater.dst.run_spec').RunSpec('register').at(3)\n"
-           "print(module('highwater.dst.simulate').simulate(run).digest)\n"
-           "print(module('highwater.dst.version').code_version() == code)\n"
-           "print(sys.modules['register.impl'].__file__)")
-    done = subprocess.run([sys.executable, "-c", say], cwd=tmp_path, capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)})
-    assert done.returncode == 0, done.stderr
-    digest, same, file = done.stdout.split()
-    assert same == "True" and Path(file).is_relative_to(tmp_path)
-    assert digest in highwater("dst", "run", "--seed", 3, "--project", REGISTER)[1]
+
+
+def worker(tmp_path: Path, say: str) -> subprocess.Popen:
+    """Start a process that has the function which is sent, as a worker of Spark does, and no folder of ours."""
+    begin = ("import sys; from pyspark import cloudpickle\n"
+             f"sys.path.remove({str(ROOT)!r}) if {str(ROOT)!r} in sys.path else None\n"
+             "module, code = cloudpickle.loads(open('sent', 'rb').read())\n")
+    return subprocess.Popen([sys.executable, "-c", begin + say], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+                            | {"TMPDIR": str(tmp_path)})
+
+
+def said_by(started: subprocess.Popen) -> list[str]:
+    out, err = started.communicate()
+    assert started.returncode == 0, err
+    return out.split()
+
+
+SIMULATES = ("run = module('highwater.dst.run_spec').RunSpec('register').at(3)\n"
+             "outcome = module('highwater.dst.simulate').simulate(run)\n")
+DIGEST = SIMULATES + ("print(outcome.digest)\n"
+                      "print(module('highwater.dst.version').code_version() == code)\n"
+                      "print(sys.modules['register.impl'].__file__)")
+
+
+@pytest.mark.parametrize("table, toml", [("table.json", TOML), ("tests/table.json", 'files = ["register/tests"]\n' + TOML)])
+def test_worker_without_the_project_gets_its_files(table, toml, tmp_path):
+    folder = with_data(tmp_path, table=table, toml=toml)
+    digest_here = highwater("dst", "run", "--seed", 3, "--project", folder)[1]
+    sent_from(folder, tmp_path)
+    folder.rename(tmp_path / "moved")
+    digest, same, file = said_by(worker(tmp_path, DIGEST))
+    assert same == "True" and Path(file).is_relative_to(tmp_path / f"highwater-{os.geteuid()}")
+    assert digest in digest_here
+
+
+def test_file_that_a_worker_lacks_is_reported(tmp_path):
+    """Its name and what to do are in the seed's row, which does not blame the implementation."""
+    folder = with_data(tmp_path)
+    made(folder, {"register/tests/late.json": "1"})
+    impl = folder / "register/impl.py"
+    opens = "        (Path(__file__).parent / 'tests/late.json').read_text()\n"
+    impl.write_text(impl.read_text().replace("        try:\n", f"{opens}        try:\n", 1))
+    assert highwater("dst", "run", "--seed", 3, "--project", folder)[0] == 0
+    sent_from(folder, tmp_path)
+    folder.rename(tmp_path / "moved")
+    kind, signature, *message = said_by(worker(tmp_path, SIMULATES + "print(outcome.kind, outcome.signature, outcome.message)"))
+    assert (kind, signature) == ("harness", "harness:FileNotFoundError")
+    assert "tests/late.json" in " ".join(message) and "name it in `files` of highwater.toml" in " ".join(message)
+
+
+def test_module_that_lacks_a_file_on_a_worker_is_reported(tmp_path):
+    folder = with_data(tmp_path, table="tests/table.json")
+    sent_from(folder, tmp_path)
+    folder.rename(tmp_path / "moved")
+    started = worker(tmp_path, SIMULATES)
+    line = started.communicate()[1].strip().splitlines()[-1]
+    assert "cannot be imported: FileNotFoundError: " in line and "name it in `files` of highwater.toml" in line
+
+
+def test_sources_are_unpacked_anew_where_they_differ(tmp_path):
+    folder = with_data(tmp_path)
+    sent_from(folder, tmp_path)
+    folder.rename(tmp_path / "moved")
+    first = said_by(worker(tmp_path, DIGEST))
+    base, = tmp_path.glob("highwater-*")
+    place, = base.iterdir()
+    assert base.stat().st_mode & 0o777 == 0o700
+    core, version, data = (place / name for name in ("highwater/model/core.py", "highwater/dst/version.py", "project/register"))
+    for damage in (lambda: (version.unlink(), (data / "more.json").write_text("")),
+                   lambda: (core.write_text("cut short"), (data / "table.json").write_text("[2]")),
+                   lambda: (shutil.rmtree(place / "highwater/impl"), core.unlink(), core.mkdir()),
+                   lambda: (shutil.rmtree(place / "project"), (place / "project").write_text(""))):
+        damage()
+        assert said_by(worker(tmp_path, DIGEST)) == first
+    assert [*base.iterdir()] == [place]
+
+
+def test_workers_that_unpack_at_once_leave_one_folder(tmp_path):
+    folder = with_data(tmp_path)
+    sent_from(folder, tmp_path)
+    folder.rename(tmp_path / "moved")
+    started = [worker(tmp_path, DIGEST) for _ in range(4)]
+    assert len({tuple(said_by(each)) for each in started}) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"highwater-{os.geteuid()}", "moved", "sent"]
+    assert len([*(tmp_path / f"highwater-{os.geteuid()}").iterdir()]) == 1
+
+
+TWICE = """
+import os
+if os.path.exists("project"):
+    os.environ["HIGHWATER_PROJECT"] = os.path.abspath("project")
+for number in (1, 2):
+    if os.path.exists("project"):
+        open("project/common.py", "w").write("VALUE = " + "10" * number)
+    module, code = cloudpickle.loads(open(f"sent{number}", "rb").read())
+    module("highwater.dst.run_spec").RunSpec("register").at(3)
+    print(module("register.impl").VALUE, module("highwater.dst.version").code_version() == code)
+"""
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_worker_that_is_used_again_runs_edited_code(there, tmp_path):
+    """Spark uses a worker for many tasks. A module of the project's folder counts as one of its package."""
+    folder = with_data(tmp_path)
+    impl = folder / "register/impl.py"
+    impl.write_text(impl.read_text().replace("from highwater import", "from common import VALUE\nfrom highwater import", 1))
+    for number in (1, 2):
+        (folder / "common.py").write_text("VALUE = " + "10" * number)
+        sent_from(folder, tmp_path)
+        shutil.copy(tmp_path / "sent", tmp_path / f"sent{number}")
+    if not there:
+        folder.rename(tmp_path / "moved")
+    assert said_by(worker(tmp_path, TWICE)) == ["10", "True", "1010", "True"]
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("how", ["a link", "open to others", "another user's"])
+def test_folder_of_another_user_is_refused(how, inner, tmp_path):
+    sent_from(REGISTER, tmp_path)
+    mine = tmp_path / f"highwater-{os.geteuid()}"
+    if inner:
+        mine.mkdir(0o700)
+        mine /= version_of(REGISTER)
+    if how == "a link":
+        (tmp_path / "elsewhere").mkdir(0o700)
+        mine.symlink_to(tmp_path / "elsewhere")
+    else:
+        mine.mkdir(0o755 if how == "open to others" else 0o700)
+        mine.chmod(0o755 if how == "open to others" else 0o700)
+    if how == "another user's":
+        if os.geteuid():
+            pytest.skip("only root gives a folder to another user")
+        os.chown(mine, 12345, -1)
+    started = worker(tmp_path, DIGEST.replace("register", "baseline"))
+    line = started.communicate()[1].strip().splitlines()[-1]
+    assert started.returncode == 1 and line.startswith(f"PermissionError: {mine} is ") and "set TMPDIR" in line
+    assert [*mine.iterdir()] == []
 
 
 def test_lint_reads_the_project_and_its_exceptions(tmp_path):

@@ -266,8 +266,9 @@ def test_few_seeds_take_local_processes(own, tmp_path):
 def test_many_seeds_take_spark():
     from highwater.cli.campaign.app import MOST_LOCAL, engine_for
 
-    assert engine_for(MOST_LOCAL, "") == "local"
-    assert engine_for(MOST_LOCAL + 1, "") == engine_for(1, "local[2]") == "spark"
+    assert engine_for(MOST_LOCAL, "", None) == engine_for(1, "", []) == "local"
+    assert engine_for(MOST_LOCAL + 1, "", None) == engine_for(1, "local[2]", None) == "spark"
+    assert engine_for(1, "", ["spark.x=1"]) == "spark"
 
 
 def test_library_takes_no_project_by_itself(own, monkeypatch):

@@ -18,7 +18,8 @@ SIMULATION = {"dst.actors", "dst.bundle", "dst.limit", "dst.run_spec", "dst.scen
               "dst.simulate", "dst.verdict", "dst.version", "dst.world", "dst.zoo"}
 BELOW = {"specs", "model", "impl", "traces", "dst"}
 # These import the standard library only.
-ANYWHERE = {"highwater.messages", "highwater.outside", "highwater.pages", "highwater.project", "model.uncollected"}
+ANYWHERE = {"highwater.interrupt", "highwater.messages", "highwater.outside", "highwater.pages", "highwater.project",
+            "model.uncollected"}
 MAY = {  # room -> the rooms and modules that it may import beside itself, and the libraries beside stdlib
     "specs": (set(), set()),
     "model": ({"model.core", "model.parts", "model.explore.tabulated"}, set()),
@@ -81,6 +82,7 @@ MAY = {  # room -> the rooms and modules that it may import beside itself, and t
     "highwater/cluster": ({"impl"}, set()),
     "highwater/index": ({"dst.bulk", "dst.campaign", "dst.spark", "highwater.cluster", "impl"}, {"duckdb", "pyarrow"}),
     "highwater/index/story": ({"highwater.index", "highwater.servers.leash", "impl"}, {"pyarrow"}),
+    "highwater/spark": ({"dst"}, {"pyspark"}),
     "highwater/servers": ({"impl.stores"}, {"botocore"}),
     "highwater/conformance": (BELOW, set()),
     "highwater/gate": ({*BELOW, "highwater.conformance", "highwater.mutate", "highwater.reports.steps", "highwater.servers"},

@@ -207,7 +207,7 @@ def spark() -> Iterator[external.Stages]:
     if on_spark.load_java().find_java() is None:
         warnings.warn("SPARK IS NOT TESTED: there is no Java here", stacklevel=1)
         pytest.skip("there is no Java here")
-    with spark_stages(2) as stages:
+    with spark_stages(on_spark.SessionOptions(2)) as stages:
         yield stages
 
 

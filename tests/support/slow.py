@@ -93,6 +93,7 @@ OTHERS = (
     "tests/dst/test_campaign.py::test_where_java_was_killed_a_line_says_so_and_the_campaign_goes_on",
     "tests/dst/test_masters.py::test_a_campaign_has_the_same_rows_and_the_same_bundles",
     "tests/dst/test_masters.py::test_queries_are_answered_alike_through_connect",
+    "tests/highwater/test_spark_library.py::test_library_in_a_local_session_runs_edited_code",
     "tests/dst/test_masters.py::test_states_are_counted_alike_through_connect",
     "tests/dst/test_masters.py::test_traces_are_judged_alike_through_connect",
     "tests/highwater/test_campaign_sql.py::test_spark_answers_the_same",

@@ -148,8 +148,10 @@ def step_before(replayed: Replayed, failing: list[int]) -> int | None:
 def skipped(replayed: Replayed, failing: list[int]) -> str:
     """Say which actions the model's client takes before it responds, and where they are defined; "" if it was at rest."""
     last = max(failing, default=-1)
+    if last < 0:
+        return ""
     e, state, record = replayed.rows[last].event, replayed.before(last), replayed.record
-    if last < 0 or e.kind != "told" or state is None or e.client not in record.index:
+    if e.kind != "told" or state is None or e.client not in record.index:
         return ""
     process, of = record.model.processes[record.index[e.client]], record.arguments(e.client, state)
     fair = record.model.fair.get(process.role, frozenset())

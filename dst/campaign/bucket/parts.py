@@ -20,8 +20,8 @@ from highwater.impl.stores.s3 import S3Store, connect
 from highwater.impl.stores.system import Ulids
 from highwater.impl.world import ObjectStore
 
-ATTEMPTS = 6
-PAUSE_S = 0.2  # after the first attempt; it doubles with each further one
+ATTEMPTS = 8  # of each request: a busy store is given ten seconds or more
+PAUSE_S = 0.1  # after the first attempt; it doubles with each further one
 ROWS = "rows/"
 
 
@@ -37,7 +37,7 @@ def bucket_of(url: str) -> tuple[str, str]:
 def store_at(url: str, endpoint: str | None = None) -> S3Store:
     """Return the store of a bucket, below the prefix. Raises ValueError."""
     bucket, prefix = bucket_of(url)
-    return S3Store(connect(endpoint), bucket, prefix, ids=Ulids())
+    return S3Store(connect(endpoint), bucket, prefix, ids=Ulids(), attempts=ATTEMPTS)
 
 
 def folder_of(epoch: int) -> str:

@@ -10,10 +10,10 @@ import os
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console
@@ -30,10 +30,12 @@ from highwater.cli.console import (
     announced,
     console,
     print_announced,
+    print_output,
     scenario_of,
     seeds_of,
     write_text,
 )
+from highwater.cli.on_spark import Conf, Format, Master, Save, save_options, session_options
 from highwater.gate import exits
 
 if TYPE_CHECKING:
@@ -41,9 +43,12 @@ if TYPE_CHECKING:
     from highwater.dst.campaign.place import Place
     from highwater.dst.campaign.waves import Told
     from highwater.dst.campaign.what import Campaign
+    from highwater.dst.spark.saving import SaveOptions
+    from highwater.dst.spark.session import SessionOptions
 
 STATES = {True: "running", False: "stopped", None: "not done"}
 MOST_LOCAL = 10_000  # seeds that take less time in local processes than Spark takes to start
+WITHOUT_LOCAL = "leave out --engine local"
 EVERY_S = 60  # between lines of progress, without a terminal
 app = typer.Typer(help="Run many seeds of a scenario, on Spark or in local processes, one row for each.", no_args_is_help=True)
 
@@ -60,8 +65,8 @@ ToResume = Annotated[Path, typer.Argument(metavar="DIR", parser=folder_to_resume
 EngineName = Annotated[Literal["spark", "local"], typer.Option("--engine", help="Both write the same rows.")]
 Chosen = Annotated[Literal["spark", "local"] | None, typer.Option("--engine", help=(
     f"Both write the same rows. [default: local up to {MOST_LOCAL:,} seeds, else spark]"))]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [default: one per processor]")]
-Master = Annotated[str, typer.Option(help="Spark master: local[2], spark://.., yarn, sc://host:port (Connect); else local.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes, or tasks at once. [default: one per processor, of the "
+                                          "cluster with --master]")]
 Budget = Annotated[float, typer.Option(min=0, help="Stop after this time, at the end of a wave; 0: run all.")]
 
 
@@ -85,8 +90,11 @@ def run_command(
     budget_s: Budget = 0,
     engine: Chosen = None,
     master: Master = "",
+    conf: Conf = None,
     jobs: Jobs = None,
     range_size: Annotated[int | None, typer.Option(min=1, help="Seeds in a task. [default: some seconds' worth]")] = None,
+    save: Save = "",
+    format_: Format = "parquet",
     triage: Annotated[bool, typer.Option("--triage", help="Finally shrink the failures, as `campaign triage`.")] = False,
     seed_limit_s: Annotated[float, typer.Option(min=0.001, help="A seed that takes longer gets a row of kind timeout.")] = 60.0,
 ) -> None:
@@ -101,17 +109,18 @@ def run_command(
                                " ".join(fault or ()))
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
-    place, engine = place_at(out), engine or engine_for(len(those), master)
-    failures = go_on(campaign, Asked((those.start, those.stop), stop_after, range_size or 0, seed_limit_s), place, engine,
-                     master, jobs, budget_s)
+    place, engine = place_at(out), engine or engine_for(len(those), master, conf)
+    of_spark = session_options(f"campaign run {campaign.scenario}", engine == "spark", jobs, master, conf, WITHOUT_LOCAL)
+    asked = Asked((those.start, those.stop), stop_after, range_size or 0, seed_limit_s)
+    failures = go_on(campaign, asked, place, of_spark, jobs, budget_s, save_options(save, format_, of_spark, WITHOUT_LOCAL))
     if triage and failures:
-        triage_of(place.out, [], 2_000, engine, master, jobs)
+        triage_of(place.out, [], 2_000, of_spark, jobs)
     raise typer.Exit(exits.of_kinds(failure["kind"] for failure in failures))
 
 
 @app.command("resume")
-def resume_command(out: ToResume, engine: Chosen = None, master: Master = "", jobs: Jobs = None, budget_s: Budget = 0
-                   ) -> None:
+def resume_command(out: ToResume, engine: Chosen = None, master: Master = "", conf: Conf = None, jobs: Jobs = None,
+                   budget_s: Budget = 0, save: Save = "", format_: Format = "parquet") -> None:
     """Resume a stopped campaign. Its folder holds its options."""
     from highwater.dst.campaign.folder import labelled
     from highwater.dst.campaign.what import Refused, campaign_of
@@ -121,8 +130,10 @@ def resume_command(out: ToResume, engine: Chosen = None, master: Master = "", jo
         campaign = campaign_of(*campaign[:-1])  # with the current code; the folder says which code it began with
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
-    engine = engine or engine_for(asked.seeds[1] - asked.seeds[0], master)
-    failures = go_on(campaign, asked, place_at(out), engine, master, jobs, budget_s)
+    engine = engine or engine_for(asked.seeds[1] - asked.seeds[0], master, conf)
+    of_spark = session_options(f"campaign resume {campaign.scenario}", engine == "spark", jobs, master, conf, WITHOUT_LOCAL)
+    to_save = save_options(save, format_, of_spark, WITHOUT_LOCAL)
+    failures = go_on(campaign, asked, place_at(out), of_spark, jobs, budget_s, to_save)
     raise typer.Exit(exits.of_kinds(failure["kind"] for failure in failures))
 
 
@@ -163,22 +174,23 @@ def triage_command(
     budget: Annotated[int, typer.Option(min=1, help="Maximum number of runs to shrink one failure.")] = 2_000,
     engine: EngineName = "local",
     master: Master = "",
+    conf: Conf = None,
     jobs: Jobs = None,
 ) -> None:
     """Shrink the smallest failure of each signature, keep a bundle of each, and say which are new, known or gone."""
-    triage_of(out, against or [], budget, engine, master, jobs)
+    on_spark = engine == "spark" or bool(master or conf)
+    triage_of(out, against or [], budget, session_options("campaign triage", on_spark, jobs, master, conf), jobs)
 
 
-def triage_of(out: Path, against: list[Path], budget: int, engine: str, master: str, jobs: int | None) -> NoReturn:
+def triage_of(out: Path, against: list[Path], budget: int, of_spark: "SessionOptions | None", jobs: int | None) -> NoReturn:
     from highwater.cli.campaign.triage import triage
     from highwater.dst.campaign.triage import shrinking_in_processes
     from highwater.dst.campaign.what import CampaignError, NoSpark, Refused
     from highwater.dst.spark.engine import shrinking_on_spark
 
-    processes = jobs or os.cpu_count() or 1
     try:
-        rows = triage(out, against, budget, partial(shrinking_in_processes, processes) if engine == "local" and not master else
-                      partial(shrinking_on_spark, processes, master))
+        rows = triage(out, against, budget, partial(shrinking_on_spark, of_spark) if of_spark else
+                      partial(shrinking_in_processes, jobs or os.cpu_count() or 1))
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
     except NoSpark as error:
@@ -259,6 +271,7 @@ def sql_command(
     query: Annotated[str, typer.Argument(metavar="SQL", help="A query on the views that `campaign views` prints.")],
     engine: SqlEngine = "duckdb",
     master: Master = "",
+    conf: Conf = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV only.")] = False,
 ) -> None:
     """Query the rows of campaigns in SQL."""
@@ -267,10 +280,9 @@ def sql_command(
     from highwater.reports.campaign.sql import query as asked
     from highwater.reports.campaign.sql import said
 
-    if master and engine != "spark":
-        stop(exits.BAD_INPUT, "--master is for Spark: add --engine spark")
+    of_spark = session_options("campaign sql", engine == "spark", 2, master, conf)
     try:
-        found = asked(folders([folder]), query, engine, master)
+        found = asked(folders([folder]), query, of_spark)
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
     except NoSpark as error:
@@ -301,16 +313,18 @@ def views_command(folder: Several, engine: SqlEngine = "duckdb") -> None:
         stop(exits.BAD_INPUT, str(error))
 
 
-def engine_for(seeds: int, master: str) -> Literal["spark", "local"]:
+def engine_for(seeds: int, master: str, conf: list[str] | None) -> Literal["spark", "local"]:
     """Choose the engine of a campaign for which none is named, and announce it if it is not Spark."""
-    if master or seeds > MOST_LOCAL:
+    from highwater.dst.spark.session import is_submitted
+
+    if master or conf or is_submitted() or seeds > MOST_LOCAL:
         return "spark"
     announced.append(f"{seeds:,} seeds, so local processes run them, and not Spark: --engine selects the other")
     return "local"
 
 
-def go_on(campaign: "Campaign", asked: "Asked", place: "Place", engine: str, master: str, jobs: int | None, budget_s: float
-          ) -> list[dict]:
+def go_on(campaign: "Campaign", asked: "Asked", place: "Place", of_spark: "SessionOptions | None", jobs: int | None,
+          budget_s: float, to_save: "SaveOptions | None" = None) -> list[dict]:
     """Run the missing seeds and return the failures. Exits if the campaign cannot finish."""
     from highwater.dst.campaign.bucket.journal import Fenced
     from highwater.dst.campaign.processes import local_engine
@@ -318,19 +332,21 @@ def go_on(campaign: "Campaign", asked: "Asked", place: "Place", engine: str, mas
     from highwater.dst.campaign.what import CampaignError, Hangs, NoSpark, Refused
     from highwater.dst.spark.engine import spark_engine
 
-    if master and engine != "spark":
-        stop(exits.BAD_INPUT, "--master is for Spark: leave out --engine local")
     again = f"highwater campaign resume {place.name}{project.option()}"
     began, processes = time.monotonic(), jobs or os.cpu_count() or 1
     announce(campaign.scenario)
-    start = partial(local_engine, processes) if engine == "local" else partial(spark_engine, processes, master)
     try:
-        with shown(asked.seeds[1] - asked.seeds[0]) as progress:
+        with ExitStack() as until_saved, shown(asked.seeds[1] - asked.seeds[0]) as progress:
             def told(done: int, failed: int) -> None:
                 print_announced()  # once the engine has started
                 progress(done, failed)
 
-            done = run(campaign, asked, place, start, processes, budget_s, told)
+            start = partial(spark_engine, of_spark) if of_spark else partial(local_engine, processes)
+            engine = cache(lambda: until_saved.enter_context(start()))
+            at_once = jobs or 0 if of_spark else processes
+            done = run(campaign, asked, place, lambda: nullcontext(engine()), at_once, budget_s, told)
+            if to_save:
+                save_rows(campaign, place, engine(), to_save)
     except Refused as error:
         stop(exits.BAD_INPUT, str(error))
     except NoSpark as error:
@@ -349,6 +365,17 @@ def go_on(campaign: "Campaign", asked: "Asked", place: "Place", engine: str, mas
         stop(exits.INCOMPLETE, f"Time is up; {done.left:,} seeds are left: resume with `{again}`.")
     print_summary(done.summary, place, time.monotonic() - began)
     return done.summary["failures"]
+
+
+def save_rows(campaign: "Campaign", place: "Place", engine: Any, to_save: "SaveOptions") -> None:
+    """Save the waves of a campaign that were not saved there yet, in the session of the engine."""
+    from highwater.dst.campaign.place import Folder
+    from highwater.dst.spark.saving import save_waves
+
+    shared = isinstance(place, Folder)
+    name = place.out.absolute().name if shared else place.name.rstrip("/").rpartition("/")[2]
+    waves = save_waves(engine.spark, campaign, place.out, name, to_save, shared)
+    console.print(f"saved: {waves:,} waves in {to_save.to}", markup=False, highlight=False)
 
 
 @contextmanager
@@ -415,6 +442,7 @@ def print_status(found: dict, out: Path) -> None:
 
 
 def print_summary(summary: dict, place: "Place", took_s: float) -> None:
+    from highwater.dst.campaign.folder import output_of
     from highwater.dst.campaign.what import replayed_in
 
     console = Console(emoji=False, highlight=False, soft_wrap=True)
@@ -429,8 +457,10 @@ def print_summary(summary: dict, place: "Place", took_s: float) -> None:
     for failure in summary["failures"]:
         table.add_row(escape(failure["signature"]), f"{failure['count']:,}", str(failure["smallest_seed"]))
     console.print(table)
+    printed = output_of(place.out, [failure["smallest_seed"] for failure in summary["failures"]])
     for failure in summary["failures"]:
         console.print(replayed_in(failure["replay"], place.name), markup=False)
+        print_output(printed.get(failure["smallest_seed"], ""), console)
 
 
 def print_reached(summary: dict, console: Console) -> None:

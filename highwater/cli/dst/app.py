@@ -1,15 +1,17 @@
 """highwater dst: the group of its verbs."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
 
 import typer
-from rich.progress import track
+from rich.progress import Progress
 
 from highwater import project
-from highwater.cli.console import Protocol, Scenario, announce, complain, console, refuse, scenario_of, seeds_of
+from highwater.cli.console import Protocol, Scenario, announce, complain, console, print_output, refuse, scenario_of, seeds_of
 from highwater.cli.dst.bundle import bundle
 from highwater.cli.dst.coverage import coverage_command
 from highwater.cli.dst.doctor import doctor_command
@@ -18,18 +20,21 @@ from highwater.cli.dst.export import export_command
 from highwater.cli.dst.lint import lint_command
 from highwater.cli.dst.mutate import mutate_command
 from highwater.cli.dst.replay import replay_command as replay_tape
-from highwater.cli.dst.report import Limit, or_refuse, or_time_out, report, trace_command
+from highwater.cli.dst.report import Limit, Result, or_refuse, or_time_out, report, trace_command
 from highwater.cli.dst.shrink import shrink_command
 from highwater.cli.dst.timeline import timeline_command
 from highwater.cli.dst.zoo import exhaust_command, zoo_command
-from highwater.dst.limit import limited
-from highwater.dst.run_spec import Run, RunSpec
+from highwater.dst.campaign.supervised import Begun, Died, NoSeed, Supervisor
+from highwater.dst.limit import OUT_OF_MEMORY, limited, memory_limited
+from highwater.dst.run_spec import RunSpec
 from highwater.dst.sim.alarm import LONGEST_RUN_S, MOST_HUNG, Hung
 from highwater.dst.simulate import Outcome, simulate
-from highwater.gate.exits import INTERRUPTED, of_kinds
+from highwater.gate.exits import HARNESS, INTERRUPTED, of_kinds
+from highwater.messages import mistakes
 from highwater.model.uncollected import uncollected
 
 app = typer.Typer(no_args_is_help=True)
+REFRESH_S = 0.1
 Mutant = Annotated[str | None, typer.Option(help="a known-bad implementation of dst/mutants/ in place of impl/")]
 Strategy = Annotated[str, typer.Option(help="the procedure that picks the next event: portfolio (draw one for each "
                                        "seed), times, random, pct, pos")]
@@ -90,36 +95,43 @@ def run_command(protocol: Protocol = None, scenario: Scenario = None, seed: Anno
     raise typer.Exit(code)
 
 
-@uncollected()
-def many_seeds(seeds: range, spec: RunSpec, digests: bool, limit_s: float,
-               keep: Callable[[Outcome], None] = lambda outcome: None) -> int:
-    """Run the seeds, print the failures, and return the exit code. Stops after a few runs that do not end within the limit.
-    `keep` is called with each outcome.
-
-    The garbage collector is off meanwhile: a run leaves no cycles, and what is kept from run to run is large."""
+def many_seeds(seeds: range, spec: RunSpec, digests: bool, limit_s: float, keep: Callable[[Outcome], None] | None = None
+               ) -> int:
+    """Run the seeds in a child process, print the failures, and return the exit code. Stops after a few runs that do not end
+    within the limit. `keep` is called with each outcome."""
     failed: dict[tuple[str, str], list[int]] = {}  # kind, signature -> seeds
     raised: dict[str, str] = {}  # signature of an exception -> its message, with file and line
+    printed: dict[str, str] = {}  # signature -> the last lines that its first seed has printed
     done, hung, stopped = 0, 0, ""
     announce(spec.scenario)
+    supervisor = Supervisor(partial(outcomes, spec, limit_s, keep is not None))
+    results = supervisor.results(lambda todo: todo, seeds, limit_s)
     try:
-        for seed in seeds if digests else track(seeds, "simulating", console=console, transient=True):
-            outcome = run(spec.at(seed), limit_s)
-            kind, signature = outcome[1:3] if outcome else ("timeout", "timeout")
-            if outcome:
-                keep(outcome)
-                if signature.startswith(("exception:", "harness:")):
-                    raised.setdefault(signature, outcome.message)
+        for seed, found in results if digests else shown(results, len(seeds)):
+            kind, signature, message, digest = found[1:5] if isinstance(found, Outcome) else (found.kind, *found, "")
+            if keep and isinstance(found, Outcome):
+                keep(found)
+            if isinstance(found, Died) or signature.startswith(("exception:", "harness:")):
+                raised.setdefault(signature, message)
             if digests:
-                print(seed, signature or "ok", outcome.digest if outcome else "")
+                print(seed, signature or "ok", digest)
             if kind:
                 failed.setdefault((kind, signature), []).append(seed)
+                if signature not in printed:
+                    printed[signature] = supervisor.output()
             done += 1
-            hung += outcome is None
+            hung += kind == "timeout"
             if hung == MOST_HUNG and done < len(seeds):
                 stopped = f"stopped, because {hung} runs did not end within {limit_s:g} s each"
                 break
     except KeyboardInterrupt:
         stopped = "interrupted"
+    except NoSeed as error:
+        refuse(str(error), HARNESS)
+    finally:
+        supervisor.close()
+    if done < len(seeds) and not stopped:
+        refuse(f"{len(seeds) - done:,} of {len(seeds):,} seeds have no outcome", HARNESS)
     if digests and stopped:
         complain(f"{stopped}; {len(seeds) - done:,} seeds were not run")
     if not digests:
@@ -129,16 +141,37 @@ def many_seeds(seeds: range, spec: RunSpec, digests: bool, limit_s: float,
             console.print(f"[bold red]{len(those):6,}[/] {signature}: {spec.command(those[0])}")
             if signature in raised:
                 console.print(f"       {raised[signature]}", markup=False)
+            print_output(printed[signature], console)
     return INTERRUPTED if stopped == "interrupted" else of_kinds({kind for kind, _ in failed})
 
 
-def run(given: Run, limit_s: float) -> Outcome | None:
-    """Simulate one run. Return None if it does not end within the limit."""
-    try:
-        with limited(limit_s):
-            return simulate(given)
-    except Hung:
-        return None
+def shown(results: Iterable[Result], total: int) -> Iterator[Result]:
+    """Yield the results of seeds, and show their number on a terminal. Starts no thread, because the caller forks processes."""
+    shown_s = 0.0
+    with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as bar:
+        task = bar.add_task("simulating", total=total)
+        for result in results:
+            yield result
+            bar.advance(task)
+            if time.monotonic() - shown_s > REFRESH_S:
+                bar.refresh()
+                shown_s = time.monotonic()
+
+
+def outcomes(spec: RunSpec, limit_s: float, traced: bool, seeds: range) -> Iterator[Begun | Outcome | Died]:
+    """Simulate the seeds. Yield for each that it begins, and its outcome, with its events only if it is to be traced. Runs in a
+    child process."""
+    with mistakes(), memory_limited(), uncollected():
+        for seed in seeds:
+            yield Begun(seed)
+            try:
+                with limited(limit_s):
+                    outcome = simulate(spec.at(seed))
+                yield outcome._replace(failure=None, tape=[], events=outcome.events if traced else [])
+            except (Hung, MemoryError) as error:  # the run was stopped anywhere: what it has left may fail the next
+                hung = isinstance(error, Hung)
+                yield Died("timeout", f"not done after {limit_s:g} s") if hung else Died("memory", OUT_OF_MEMORY)
+                return
 
 
 COMMANDS = {"replay": replay_tape, "shrink": shrink_command, "explain": explain_command, "timeline": timeline_command,

@@ -1,5 +1,6 @@
 """highwater model explore, walk and step: visit every state of an instance, take random walks, or walk by hand."""
 
+import os
 from math import inf
 from pathlib import Path
 from shlex import quote
@@ -13,6 +14,7 @@ from rich.markup import escape
 from highwater import project
 from highwater.cli.console import announce_names, console, refuse, write_text
 from highwater.cli.instances import Name, Settings, instance, made, module_of, of_user
+from highwater.cli.on_spark import Conf, Master, session_options
 from highwater.gate.exits import INCOMPLETE, LIVENESS, SAFETY
 from highwater.messages import meant
 from highwater.model.core import Bounds, Exploration, Model, State, Step, broken, init, moves, peak_bytes, without_client
@@ -57,7 +59,8 @@ def explore_command(
     out: Annotated[Path | None, typer.Option(
         metavar="DIR", help="keep states in files in this folder; the same command resumes a stopped exploration")] = None,
     spark: Annotated[bool, typer.Option("--spark", help="keep states in files and explore with Spark's workers")] = False,
-    master: Annotated[str, typer.Option(help="Spark master: local[2], spark://.., yarn, sc://host:port [default: local]")] = "",
+    master: Master = "",
+    conf: Conf = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="with --out or --spark [default: one per processor]")] = None,
     partitions: Annotated[int | None, typer.Option(min=1, max=MOST_PARTITIONS, help="of the state files [default: 8]")] = None,
     brief: Annotated[bool, typer.Option("--brief", help="print only the number of states, and the actions of a "
@@ -83,7 +86,7 @@ def explore_command(
     on_disk = spark or out is not None
     refuse_mixed({"--engine": engine != "auto", "--order depth": order == "depth", "--symmetry": symmetry,
                   "--eventually": bool(eventually), "--max-memory-mb": max_memory_mb is not None} if on_disk else {},
-                 {"--master": bool(master)} if not spark else {},
+                 {"--master": bool(master), "--conf": bool(conf)} if not spark else {},
                  {"--jobs": jobs is not None, "--partitions": partitions is not None} if not on_disk else {})
     announce_names([name])
     if not brief:
@@ -98,7 +101,9 @@ def explore_command(
                 if on_disk:
                     from highwater.cli.model.explore_disk import search_on_disk
                     what = {"model": name, **model.constants._asdict(), "merge": merge}
-                    found = search_on_disk(model, {k: str(v) for k, v in what.items()}, out, spark, master, jobs, partitions,
+                    processes = jobs or os.cpu_count() or 1
+                    of_spark = session_options(f"model explore {name}", spark, processes, master, conf)
+                    found = search_on_disk(model, {k: str(v) for k, v in what.items()}, out, of_spark, processes, partitions,
                                            bounds, progress)
                 else:
                     found = search(model, engine, order, symmetry, bounds, progress)

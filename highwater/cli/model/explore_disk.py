@@ -1,11 +1,10 @@
 """highwater model explore --out DIR, --spark: explore with states in files, by processes or by Spark."""
 
-import os
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -13,10 +12,14 @@ from highwater.cli.console import console, refuse
 from highwater.gate.exits import HARNESS, INCOMPLETE, INTERRUPTED
 from highwater.model.core import Bounds, Exploration, Model, Progress
 
+if TYPE_CHECKING:
+    from highwater.dst.spark.session import SessionOptions
 
-def search_on_disk(model: Model, what: dict[str, object], out: Path | None, spark: bool, master: str, jobs: int | None,
+
+def search_on_disk(model: Model, what: dict[str, object], out: Path | None, of_spark: "SessionOptions | None", processes: int,
                    partitions: int | None, bounds: Bounds, progress: Progress) -> Exploration:
-    """Explore with states in files. Exits with one line after a failure. `what` identifies the exploration."""
+    """Explore with states in files, on Spark if there are options of a session, else in processes. Exits with one line after a
+    failure. `what` identifies the exploration."""
     from highwater.dst.campaign.stages import local_stages
     from highwater.dst.campaign.what import CampaignError, NoSpark
     from highwater.dst.spark.stages import spark_stages
@@ -36,10 +39,9 @@ def search_on_disk(model: Model, what: dict[str, object], out: Path | None, spar
         began.append(depth)
         progress(states, depth)
 
-    processes = jobs or os.cpu_count() or 1
-    stages = spark_stages(processes, master) if spark else local_stages(processes)
+    stages = spark_stages(of_spark) if of_spark else local_stages(processes)
     try:
-        with folder(out, master) as there:
+        with folder(out, of_spark.master if of_spark else "") as there:
             return explore(model, there, what, stages, partitions, told, bounds)
     except Refused as error:
         refuse(str(error))

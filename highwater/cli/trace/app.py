@@ -10,6 +10,7 @@ from rich.table import Table
 
 from highwater import project
 from highwater.cli.console import STEM, Scenario, announce_names, console, refuse, scenario_of, seeds_of, terminal_width
+from highwater.cli.on_spark import Conf, Format, Master, Save, save_options, session_options
 from highwater.dst.bundle import MANIFEST, SHRUNK, TRACE, Refused, options_in
 from highwater.dst.verdict import USUAL, Options, Unfit, beginner, fitting, judged, of_others, options_of, stem_of, words
 from highwater.gate.exits import INCOMPLETE, of_kinds
@@ -55,7 +56,6 @@ OfRun = Annotated[str | None, typer.Option("--run", help="in bulk: check and exp
 Of = Annotated[str | None, typer.Option("--of", help="in bulk: check only this namespace")]
 Out = Annotated[Path | None, typer.Option("--out", help="in bulk: a Parquet file for the verdicts, one row for each run")]
 OnSpark = Annotated[bool, typer.Option("--spark", help="in bulk: check on Spark, local or that of --master")]
-Master = Annotated[str, typer.Option(help="Spark master: local[2], spark://.., yarn, sc://host:port (Connect)")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="in bulk: processes [default: 1]; of a local Spark "
                                           "[default: one per processor]")]
 Brief = Annotated[bool, typer.Option("--brief", help="in bulk: no explanations, which take long if most runs fail")]
@@ -71,8 +71,8 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
                   root: RootOrAll = None, namespace: In = "compactions", page_size: PageSize = 0, skew_ms: SkewOrUsual = None,
                   retries: Retries = False, protocol: Protocol = None, scenario: Scenario = None, shape: Shaped = None,
                   sets: Sets = None, maps: Maps = None, budget: Budget = BUDGET, on_spark: OnSpark = False,
-                  master: Master = "", jobs: Jobs = None, out: Out = None, run: OfRun = None, of: Of = None,
-                  brief: Brief = False, line_mib: LineMib = LINE_MIB) -> None:
+                  master: Master = "", conf: Conf = None, jobs: Jobs = None, out: Out = None, run: OfRun = None, of: Of = None,
+                  brief: Brief = False, line_mib: LineMib = LINE_MIB, save: Save = "", format_: Format = "parquet") -> None:
     """Check whether a trace is a behaviour of the model, and explain the first event that is not.
 
     A log of requests does not show the order in which the store applied them. The check searches for an order that fits.
@@ -80,15 +80,17 @@ def check_command(file: Annotated[list[str], typer.Argument(metavar="FILE...", h
     A folder, a Parquet file, several files, a file that names runs, or an option for bulk checks many runs, with a verdict and
     an explanation for each."""
     from highwater.cli.trace import bulk, etcd, stranger
+    from highwater.dst.spark.session import is_submitted
     from highwater.traces.explain.explain import explain
 
     protocol = trace_protocol(protocol, scenario)
     given = Options(root or "db", namespace, page_size, skew_ms or 0, retries, protocol or "", tuple(shape or ()))
-    if on_spark or master or jobs or out or run or of or brief or bulk.is_bulk(file):
+    if on_spark or master or conf or is_submitted() or jobs or out or save or run or of or brief or bulk.is_bulk(file):
         if sets or maps:
             refuse(f"--{'set' if sets else 'map'} is for one recorded log (`trace record`): give a single log, or leave it out")
-        return bulk.check(file, given, bulk.Asked(on_spark or bool(master), master, jobs, out, run or "", of or "", brief,
-                                                  line_mib))
+        of_spark = session_options("trace check", on_spark or bool(master or conf) or is_submitted(), jobs, master, conf)
+        to_save = save_options(save, format_, of_spark, "add --spark")
+        return bulk.check(file, given, bulk.Asked(of_spark, jobs, out, to_save, run or "", of or "", brief, line_mib))
     path = trace_in(Path(file[0]))
     if etcd.is_log(path):
         return etcd.check(path, protocol, [option for option, given in (

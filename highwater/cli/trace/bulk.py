@@ -18,19 +18,21 @@ from highwater.cli.console import announce_names, check_writable, console, refus
 from highwater.dst.bundle import MANIFEST
 from highwater.dst.verdict import Options, Unfit, options_of, stem_of
 from highwater.gate import exits
-from highwater.outside import LINE_MIB, json_of
+from highwater.outside import LINE_MIB, codec_of, json_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from highwater.dst.bulk.engines import Work
+    from highwater.dst.spark.saving import SaveOptions
+    from highwater.dst.spark.session import SessionOptions
 
 
 class Asked(NamedTuple):
-    spark: bool = False
-    master: str = ""
+    spark: "SessionOptions | None" = None
     jobs: int | None = None
     out: Path | None = None
+    to_save: "SaveOptions | None" = None
     run: str = ""
     of: str = ""
     brief: bool = False
@@ -38,14 +40,16 @@ class Asked(NamedTuple):
 
 
 def is_bulk(inputs: list[str]) -> bool:
-    """Return whether the inputs are several files, a folder that is no bundle, a glob, a Parquet file, or a file that names
-    runs."""
+    """Return whether the inputs are several files, a folder that is no bundle, a glob, a Parquet file, a compressed one, or a
+    file that names runs."""
     path = Path(inputs[0])
     if path.is_dir() and len(inputs) == 1:
         return not (path / MANIFEST).exists()
     if len(inputs) > 1 or path.suffix == ".parquet" or (not path.exists() and has_magic(inputs[0])):
         return True
     try:
+        if codec_of(path):
+            return True
         with open(path, "rb") as stream:
             first = json_of(stream.readline(1 << 20))
     except (OSError, ValueError):
@@ -59,7 +63,7 @@ def check(inputs: list[str], usual: Options, asked: Asked) -> None:
     from highwater.dst.bulk.engines import work_of
     from highwater.dst.bulk.rows import BadInput, BulkError
     from highwater.dst.bulk.sources import Choice, plan
-    from highwater.dst.campaign.what import NoSpark
+    from highwater.dst.campaign.what import CampaignError, NoSpark
     began = time.monotonic()
     if asked.out:
         check_writable_file(asked.out)
@@ -69,14 +73,15 @@ def check(inputs: list[str], usual: Options, asked: Asked) -> None:
     jobs = asked.jobs or ((os.cpu_count() or 1) if asked.spark else 1)
     try:
         options_of("", usual)
-        work = work_of(plan(inputs, asked.line_mib), jobs, Judged(usual, command), Choice(asked.run, asked.of))
-        announce_names([stem_of(usual)])  # of runs that name no protocol
+        planned = plan(inputs, asked.line_mib)
+        work = work_of(planned, jobs, Judged(usual, command), Choice(asked.run, asked.of))
+        announce_names([stem_of(usual)] if usual.protocol else [])  # of runs that name no protocol
         rows = done(work, jobs, asked)
     except (BadInput, Unfit) as error:
         refuse(str(error))
     except NoSpark as error:
         stop(exits.INCOMPLETE, str(error))
-    except BulkError as error:
+    except (BulkError, CampaignError) as error:
         stop(exits.HARNESS, str(error))
     except OSError as error:
         stop(exits.HARNESS, f"temporary files could not be written: {error}")
@@ -87,24 +92,33 @@ def check(inputs: list[str], usual: Options, asked: Asked) -> None:
     if asked.out:
         write(rows, asked.out)
     summed_up(rows, asked, time.monotonic() - began)
+    if planned.skipped:
+        console.print(f"skipped: {planned.skipped}", markup=False)
     raise typer.Exit(exits.of_kinds(kind for kind in rows["kind"].unique().to_pylist() if kind))
 
 
 def done(work: "Work", jobs: int, asked: Asked) -> "pa.Table":
-    """Return the rows of verdicts, each with its exit code. Raises BulkError or NoSpark."""
-    import pyarrow as pa
-
+    """Return the rows of verdicts, each with its exit code. Raises BulkError, BadInput or NoSpark."""
     from highwater.dst.bulk import engines
 
     with progress() as show:
         if asked.spark:
             from highwater.dst.spark import bulk as on_spark
-            from highwater.dst.spark.session import session
+            from highwater.dst.spark.saving import save_verdicts
+            from highwater.dst.spark.session import session, slots
 
-            with session(jobs, asked.master, on_spark.OF_JAVA) as spark:
-                rows = on_spark.check(spark, work, show)
-        else:
-            rows = engines.check(work, jobs, show)
+            with session(asked.spark) as spark:
+                parts = engines.parts_of(work.events, asked.jobs or slots(spark))
+                rows = with_codes(on_spark.check(spark, work._replace(parts=max(work.parts, parts)), show))
+                if asked.to_save and len(rows):
+                    save_verdicts(spark, rows, asked.to_save)
+                return rows
+        return with_codes(engines.check(work, jobs, show))
+
+
+def with_codes(rows: "pa.Table") -> "pa.Table":
+    import pyarrow as pa
+
     codes = pa.array([exits.of_kinds([kind] if kind else []) for kind in rows["kind"].to_pylist()], pa.int32())
     return rows.append_column("exit_code", codes)
 
@@ -162,8 +176,8 @@ def summed_up(rows: "pa.Table", asked: Asked, took_s: float) -> None:
                       f"{one['message']}", markup=False)
     if len(signatures) > SHOWN:
         console.print(f"and {len(signatures) - SHOWN:,} more signatures: --out writes all of them", markup=False)
-    if asked.out:
-        console.print(f"written: {asked.out}", markup=False)
+    for place in filter(None, (asked.out, asked.to_save and asked.to_save.to)):
+        console.print(f"written: {place}", markup=False)
 
 
 def named(row: dict) -> str:

@@ -70,7 +70,8 @@ def readable(folders: list[Path]) -> tuple[list[tuple[Figures, dict[str, Bundle]
 
 def page(title: str, parts: list[Html]) -> str:
     style = "".join(ASSETS.joinpath(name).read_text() for name in ("page.css", "campaign.css"))
-    metas = {"viewport": "width=device-width, initial-scale=1", "color-scheme": "light dark"}
+    metas = {"generator": "highwater campaign report", "viewport": "width=device-width, initial-scale=1",
+             "color-scheme": "light dark"}
     head = el("head", el("meta", charset="utf-8"), *(el("meta", name=name, content=content) for name, content in metas.items()),
               el("title", f"highwater: {title}"), el("style", Html(style)))
     return "<!doctype html>\n" + el("html", head, el("body", el("div", *parts, class_="report")), lang="en") + "\n"

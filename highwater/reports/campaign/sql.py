@@ -8,11 +8,12 @@ import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from highwater import project
-from highwater.dst.campaign.folder import Asked, damaged_file, labelled
+from highwater.dst.campaign.folder import Asked, damaged_file, labelled, read_json
 from highwater.dst.campaign.rows import SCHEMA
 from highwater.dst.campaign.what import GUIDED, WRONG, Campaign, CampaignError, Refused, replay_of
 from highwater.dst.run_spec import protocol_words
@@ -20,8 +21,12 @@ from highwater.dst.scenarios import named, stems
 from highwater.dst.search.reached import bits
 from highwater.dst.version import code_version
 
+if TYPE_CHECKING:
+    from highwater.dst.spark.session import SessionOptions
+
 ENGINES = ("duckdb", "spark")
 MOST_BITS = 63
+WITH_OUTPUT = 5  # the first version of a campaign's folder whose rows have the column `output`
 OF_CAMPAIGN = ("scenario", "mutant", "strategy", "profile", "shape", "faults", "code")
 CAMPAIGNS = ("campaign", *OF_CAMPAIGN, "first_seed", "end_seed", "stop_after", "options")
 FAILED = "(" + ", ".join(f"'{kind}'" for kind in WRONG) + ")"
@@ -104,12 +109,18 @@ def statements(folders: list[Path], engine: str) -> list[str]:
         else:
             files = text(re.sub(r"([\[*?])", r"[\1]", path) + "/wave=*/*.parquet", engine)
             of = f"read_parquet({files}, hive_partitioning = true, hive_types = {{'wave': BIGINT}})"
-        selects.append(f"\nSELECT {text(name, engine)} AS campaign, {', '.join(SCHEMA.names)}, wave FROM {of}")
+        selects.append(f"\nSELECT {text(name, engine)} AS campaign, {', '.join(columns_of(out))}, wave FROM {of}")
     witnesses = [(name, *of) for name, (campaign, _) in given for of in witnesses_of(campaign).items()]
     return [*made, view("parquet_rows", "\nUNION ALL".join(selects)),
             values("campaigns", CAMPAIGNS, [row_of(name, *of) for name, of in given], engine),
             values("all_witnesses", ("campaign", "witness", "bit"), witnesses, engine),
             *(view(name, in_dialect(select, engine)) for name, (_, select) in VIEWS.items())]
+
+
+def columns_of(out: Path) -> list[str]:
+    """Return the columns of a campaign's files, as a SELECT has them. Files of earlier versions have no `output`."""
+    older = read_json(out / "campaign.json")["version"] < WITH_OUTPUT
+    return [f"'' AS {name}" if older and name == "output" else name for name in SCHEMA.names]
 
 
 def labelled_with_rows(out: Path) -> tuple[Campaign, Asked]:
@@ -183,12 +194,13 @@ def in_quotes(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def query(folders: list[Path], sql: str, engine: str = "duckdb", master: str = "") -> pa.Table:
-    """Run one query. Raises Refused for a wrong query, CampaignError for damaged rows, NoSpark."""
+def query(folders: list[Path], sql: str, options: "SessionOptions | None" = None) -> pa.Table:
+    """Run one query, on Spark if there are options of a session, else in duckdb. Raises Refused for a wrong query,
+    CampaignError for damaged rows, NoSpark."""
     if not READS.match(sql):
         raise Refused(f"{sql.strip()[:60]!r} is not a query: a query begins with SELECT, WITH, FROM, VALUES, DESCRIBE, "
                       "SHOW, or EXPLAIN and one of these")
-    return with_spark(folders, sql, master) if engine == "spark" else with_duckdb(folders, sql)
+    return with_spark(folders, sql, options) if options else with_duckdb(folders, sql)
 
 
 def with_duckdb(folders: list[Path], sql: str) -> pa.Table:
@@ -211,13 +223,13 @@ def with_duckdb(folders: list[Path], sql: str) -> pa.Table:
             raise damaged(folders) or Refused(wrong(error)) from None
 
 
-def with_spark(folders: list[Path], sql: str, master: str) -> pa.Table:
+def with_spark(folders: list[Path], sql: str, options: "SessionOptions") -> pa.Table:
     from pyspark.errors import AnalysisException
 
     from highwater.dst.spark.session import session
 
     logging.getLogger("SQLQueryContextLogger").disabled = True  # we report errors of a query ourselves
-    with session(2, master) as spark:
+    with session(options) as spark:
         try:
             for statement in statements(folders, "spark"):
                 spark.sql(statement)
