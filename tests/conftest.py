@@ -38,6 +38,17 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # of a shell that runs th
 os.environ.update(OURS if os.environ.get("HIGHWATER_S3_ENDPOINT") else OURS | NO_FILES)
 
 
+@pytest.fixture(scope="session")
+def home() -> str:
+    """The folder of Java, without which Spark does not run: then the test is skipped."""
+    from highwater.dst.spark.session import load_java
+
+    found = load_java().find_java()
+    if found is None:
+        pytest.skip("no Java")
+    return found
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items):
     from tests.support.schedule import place

@@ -67,7 +67,7 @@ def guarded(verb: Callable[[], int]) -> int:
 
 
 def latest(said: bytes, read: int) -> bytes:
-    """Return the end of what a pipe has said, which is not empty for long, so that no write to it waits."""
+    """Empty a pipe, so that no write to it waits. Return the end of all that came from it; `said` is what came before."""
     with suppress(BlockingIOError):
         said += os.read(read, 1 << 16)
     return said[-1_000:]

@@ -29,6 +29,8 @@ DIES = {
 HANGS = ["while True: swallow()", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM]); time.sleep(60)",
          "signal.signal(signal.SIGALRM, signal.SIG_IGN); time.sleep(60)", "kill(getpid(), signal.SIGSTOP)"]
 HARMLESS = ["sys.stdout.close()", "os.close(1); os.close(2)", "if not os.fork(): os._exit(0)"]
+
+
 @pytest.fixture(autouse=True)
 def short_grace(monkeypatch):
     monkeypatch.setattr(supervised, "GRACE_S", 0.3)

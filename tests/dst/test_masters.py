@@ -23,7 +23,7 @@ from highwater.dst.campaign.bucket.copy import fetched
 from highwater.dst.campaign.rows import SCHEMA
 from highwater.dst.run_spec import Run
 from highwater.dst.simulate import many
-from highwater.dst.spark.session import HERE, REPORTS, load_java
+from highwater.dst.spark.session import HERE, REPORTS
 from highwater.gate.exits import BAD_INPUT, SAFETY
 from highwater.impl.codecs.index.footer import footer
 from highwater.impl.codecs.index.names import block_path
@@ -48,15 +48,6 @@ def called(*words: object, cwd: Path = ROOT) -> tuple[int, str, str]:
     done = subprocess.run([sys.executable, "-m", "highwater", *map(str, words)], cwd=cwd, capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": str(ROOT)})
     return done.returncode, done.stdout, done.stderr
-
-
-@pytest.fixture(scope="module")
-def home() -> str:
-    """Java's."""
-    found = load_java().find_java()
-    if found is None:
-        pytest.skip("no Java")
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from highwater.dst.campaign.what import NoSpark
 from highwater.dst.run_spec import Run
 from highwater.dst.simulate import many
 from highwater.dst.spark import session, tasks
-from highwater.dst.spark.session import SessionOptions, load_java
+from highwater.dst.spark.session import SessionOptions
 from highwater.gate.exits import BAD_INPUT
 from tests.support.projects import highwater
 
@@ -105,10 +105,8 @@ with session(options) as spark:
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}  # in the kernel's notation
 
 
-def test_jobs_are_described_and_spare_the_users_job(tmp_path: Path) -> None:
+def test_jobs_are_described_and_spare_the_users_job(home: str, tmp_path: Path) -> None:
     """One session, with the settings of a test's file of Spark but for its UI, runs all of it."""
-    if load_java().find_java() is None:
-        pytest.skip("no Java")
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/spark-defaults.conf").write_text("spark.port.maxRetries 77\nspark.sql.shuffle.partitions 5\n"
                                                        "spark.ui.showConsoleProgress true\n")

@@ -19,7 +19,6 @@ import pytest
 
 from highwater.dst.campaign import folder
 from highwater.dst.spark.bulk import ROWS
-from highwater.dst.spark.session import load_java
 from highwater.gate.exits import BAD_INPUT, SAFETY
 from highwater.spark import submit
 from tests.support.installed import empty, once, with_links
@@ -31,15 +30,6 @@ CLUSTER = "local-cluster[2,1,1024]"
 NEEDED = ["numpy", "google-re2", "protobuf", "python-ulid", "rich", "typer", "xxhash", "zstandard", "pyarrow", "pandas"]
 HIGHWATER = [sys.executable, "-m", "highwater"]
 SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin/spark-submit"
-
-
-@pytest.fixture(scope="module")
-def home() -> str:
-    """Java's."""
-    found = load_java().find_java()
-    if found is None:
-        pytest.skip("no Java")
-    return found
 
 
 @pytest.fixture(scope="module")
