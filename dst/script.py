@@ -43,7 +43,7 @@ class Alone:
     counted and warned."""
 
     def __init__(self) -> None:
-        self.now, self.ids, self.asked = 1_000_000, 0, 0
+        self.now, self.jumped, self.ids, self.asked = 1_000_000, 0, 0, 0  # `jumped`: what the clock was set ahead by
         self.faults: list[Fault] = []
         self.requests: list[str] = []
         self.real = MemoryStore(self.now_ms)  # to look at, and to change as another client does
@@ -85,6 +85,9 @@ class Alone:
 
     def now_ms(self) -> int:
         return self.now
+
+    def monotonic_ms(self) -> int:
+        return self.now - self.jumped
 
     async def sleep_ms(self, duration_ms: int) -> None:
         self.now += duration_ms
@@ -237,7 +240,7 @@ def fails_with(error: type[Exception], call: Callable[[], Any]) -> None:
         raise wrong(f"{value!r} is returned, and {error.__name__} should be raised")
 
 
-def line_of(error: Exception, script: Script) -> str:
+def line_of(error: BaseException, script: Script) -> str:
     """Return, in brackets, the innermost line of a script's file that raised an error."""
     file = script.__code__.co_filename
     lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]

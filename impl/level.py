@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple
 
-FORMS = 1  # what this highwater knows. Raise it with each new kind of entry or message, and each new version of a file
+FORMS = 2  # what this highwater knows. Raise it with each new kind of entry or message, and each new version of a file
+# 2: entries carry checksums, on the way and in the log; a reply to a heartbeat tells the follower's clock
 MOST = (1 << 16) - 1
 BYTES = Struct(">HH")
 

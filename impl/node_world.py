@@ -7,6 +7,7 @@ real streams (impl/stores); the simulator gives its own. A node awaits only thes
 from typing import NamedTuple, Protocol
 
 from highwater.impl.errors import Definite, Indefinite
+from highwater.impl.level import Level
 from highwater.impl.world import Clock, Ids, Metrics
 
 
@@ -90,6 +91,14 @@ class Net(Protocol):
 
     async def receive(self, timeout_ms: int) -> Message | None:
         """Return the next message to this node; None if none came within `timeout_ms`."""
+        ...
+
+    def known_of(self, peer: str) -> Level | None:
+        """Return the highest level that a peer has said it knows; None if it has said nothing."""
+        ...
+
+    def end_from(self, sender: str) -> None:
+        """End the connections on which messages of a sender come: it sent what is no message. It may connect again."""
         ...
 
 

@@ -119,6 +119,10 @@ class Clock(Protocol):
         """Return the milliseconds since the epoch."""
         ...
 
+    def monotonic_ms(self) -> int:
+        """Return the milliseconds since some moment. It advances at the rate of time, whatever the clock is set to."""
+        ...
+
     async def sleep_ms(self, duration_ms: int) -> None:
         """Return after `duration_ms` at the earliest; it may return any number of milliseconds later."""
         ...

@@ -33,8 +33,10 @@ class Match(NamedTuple):
     unheard: bool = False
 
 
-class Failure(Exception):
-    """`kind`: "refinement" (the model cannot do what was done), "safety" (it can, and a property fails there; or a
+class Failure(BaseException):
+    """A verdict. It is no Exception, since code that is judged must not catch it: events are judged as that code makes them.
+
+    `kind`: "refinement" (the model cannot do what was done), "safety" (it can, and a property fails there; or a
     caller received a false response), "liveness" or "harness" (the code that judges the trace raised an exception)."""
 
     def __init__(self, kind: str, signature: str, message: str, states: tuple[State, ...] = (), match: Match | None = None):

@@ -21,7 +21,8 @@ ROOT = Path(__file__).parent.parent.parent  # the folder of the package `highwat
 FOLDERS = ("impl", "dst", "traces", "model")
 OUTSIDE = ("impl/stores/s3.py", "impl/stores/local.py", "impl/stores/system.py",  # the world
            "impl/stores/folder_disk.py", "impl/stores/node_system.py", "impl/stores/frames.py", "impl/stores/stream_net.py",
-           "impl/stores/certificates.py", "dst/campaign/", "dst/bulk/", "dst/spark/")
+           "impl/stores/certificates.py", "impl/stores/connections.py", "impl/stores/front.py", "impl/stores/grpc_calls.py",
+           "dst/campaign/", "dst/bulk/", "dst/spark/")
 BESIDE = ("proof", "judge", "damage", "checks")  # parts of a user's protocol that do not run in the simulation
 
 

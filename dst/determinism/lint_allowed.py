@@ -31,6 +31,7 @@ MACHINERY = (
     Allowed("impl/stores/databases.py", "environment", "import os", "a real store, of files; it is not simulated"),
     Allowed("impl/stores/memory.py", "concurrency", "import threading", "a real store, for threads; it is not simulated"),
     Allowed("impl/stores/memory.py", "time", "import time", "a real store, whose objects are as old as they are"),
+    Allowed("impl/index/letters/sweeper.py", "frames", "interrupted = error", "raised again by the same call"),
     Allowed("impl/stores/verified.py", "frames", "last = error", "raised again by the same call"),
     Allowed("dst/search/reached.py", "address", "id(self.refiner)", "a key of a dict that holds the object's tables, too"),
     Allowed("dst/search/sketch.py", "address", "id(refiner)", "as in reached.py: its tables say whose they are"),

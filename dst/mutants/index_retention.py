@@ -12,8 +12,9 @@ from highwater.impl.codecs.index.rows import Times, Unit
 from highwater.impl.index import plan_update, removed, replicated, tombstones, truncate, units
 from highwater.impl.index.config import Config
 from highwater.impl.index.kv import Rows, Transaction, under
+from highwater.impl.index.log_time import MS, S
 from highwater.impl.index.query.catalogue import all_units
-from highwater.impl.index.retention import MS, Cleaner, Policy, S, period_s
+from highwater.impl.index.retention import Cleaner, Policy, over, period_s
 from highwater.impl.raft.machine import Machine
 
 Decides = Callable[[Policy, Unit, Times, int], bool]
@@ -48,6 +49,13 @@ def deciding(is_over: Decides) -> Build:
             return ((unit, times) for unit, times in all_units(rows) if is_over(self.policy, unit, times, now_ns))
 
     return lambda world, shape, number: Impl(cleaner=Decider)
+
+
+class ByOwnClock(Cleaner):
+    """It goes by the clock of its node."""
+
+    def over(self, rows: Rows) -> Iterable[tuple[Unit, Times]]:
+        return over(rows, self.policy, self.index.world.clock.now_ms() * MS)
 
 
 def since(of: Callable[[Unit, Times], int], period: Callable[[Policy, str], int] = period_s, never: bool = True) -> Decides:
@@ -88,6 +96,7 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
                           applying(removed, "may_come_back", never)),
     "no_horizon": ("blocks of any age are added", applying(removed, "is_too_old", never)),
     "older_deleted": ("the tombstone of a unit deletes all that is older", sweeping),
+    "own_clock": ("the cleaner goes by the clock of its node", lambda world, shape, number: Impl(cleaner=ByOwnClock)),
     "window_ignored": ("the period does not wait for the end of the window",
                        deciding(since(lambda of, times: times.max_ms * MS))),
     "data_ignored": ("the period does not wait for the last datum",

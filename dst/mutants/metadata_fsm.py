@@ -18,7 +18,9 @@ from highwater.impl.index import add, jobs, plan_get, plan_update, planner, queu
 from highwater.impl.index import machine as of_index
 from highwater.impl.index.config import Config
 from highwater.impl.index.kv import Rows, Transaction, View, Writing, under
+from highwater.impl.raft.clocks import Clocks, Told
 from highwater.impl.raft.machine import Command, Machine
+from highwater.impl.raft.node import Node
 
 Swap = tuple[Any, str, Callable]  # a module, the name of its function, and another function
 own_reports = plan_get._reports
@@ -144,6 +146,29 @@ def sweeping(world: Any, shape: Any, number: int) -> Impl:
     return Impl(objects_of=with_swaps(tombstones.objects_of, (tombstones, "is_inside", is_older)))
 
 
+# --- log time
+
+class OwnClock(Node):
+    """The leader stamps its own clock."""
+
+    def clocks(self) -> Clocks:
+        own = super().clocks()
+        return own._replace(told={name: Told(own.own_ms, 0) for name in own.voters})
+
+
+class LatestClock(Node):
+    """The latest clock of any voter counts as the clock of all followers."""
+
+    def clocks(self) -> Clocks:
+        own = super().clocks()
+        latest = max((own.own_ms, *(told.clock_ms for told in own.told.values())))
+        return own._replace(told={name: Told(latest, 0) for name in own.voters})
+
+
+def nodes(of: type[Node]) -> Build:
+    return lambda world, shape, number: Impl(node=of)
+
+
 ANY_WORKER = applying((jobs, "holds", always), (plan_get, "_reports", reports_as_they_came))
 BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "tombstones_unchecked": ("a removed block is added again", applying((removed, "is_removed", never))),
@@ -169,6 +194,8 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
     "older_deleted": ("the tombstone of a unit deletes all that is older", sweeping),
     "tombstone_leaves": ("a tombstone leaves with the job that carries it",
                          applying((tombstones, "hand_out", handed_out_and_forgotten))),
+    "own_clock": ("the leader stamps its own clock", nodes(OwnClock)),
+    "latest_clock": ("the leader stamps the latest clock of any voter", nodes(LatestClock)),
     "tombstone_lost": ("the tombstones of a job that has ended stay with it",
                        applying((tombstones, "take_back", lambda rows, job, carried: None))),
 }

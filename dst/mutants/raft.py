@@ -12,7 +12,7 @@ from highwater.dst.scenarios.raft import Impl
 from highwater.dst.world.node_faults import NodeWeights
 from highwater.impl.errors import TimedOut
 from highwater.impl.node_world import DiskFailed, NodeWorld
-from highwater.impl.raft import core, effects, elections, following, reads, replication, snapshots, transfer
+from highwater.impl.raft import core, effects, elections, following, reads, replication, snapshots, terms, transfer
 from highwater.impl.raft.entries import Log, last_index, last_term, term_at
 from highwater.impl.raft.faults import LeadershipLost, NotLeader
 from highwater.impl.raft.fetch import Fetched
@@ -46,8 +46,8 @@ from highwater.impl.raft.state import (
 # --- the core
 
 
-def step_with(*swaps: tuple[Any, str, Callable]) -> core.Step:
-    """Return the core's step, in which these functions of its modules are others."""
+def step_with(*swaps: tuple[Any, str, Any]) -> core.Step:
+    """Return the core's step, in which these functions or constants of its modules are others."""
     def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
         before = [(module, name, getattr(module, name)) for module, name, _ in swaps]
         for module, name, other in swaps:
@@ -76,6 +76,13 @@ def step_forgetting_votes(state: State, given: Input) -> tuple[State, tuple[Outp
     return core.step(state._replace(vote="", leader="") if asked else state, given)
 
 
+def step_voting_far(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
+    """Take a request for a vote whatever its term is."""
+    asked = isinstance(given, Received) and isinstance(given.message, RequestVote)
+    return (NO_TERM_IS_FAR if asked else core.step)(state, given)
+
+
+NO_TERM_IS_FAR = step_with((terms, "FAR", 1 << 63))
 own_advance, own_begin = replication.advance_commit, reads.begin
 
 
@@ -384,6 +391,9 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
         (replication, "advance_commit", count_unsynced), (elections, "advance_commit", count_unsynced))),
     "cuts_what_agrees": ("an Append cuts all behind its entries, committed or not", stepping(
         (following, "first_difference", all_differs), (following, "check_uncommitted", none_is_committed))),
+    "term_not_bounded": ("a server adopts any term of a message", lambda world, shape, number: Impl(step=NO_TERM_IS_FAR)),
+    "votes_in_far_term": ("a server votes in the term of a message that is too far ahead",
+                          lambda world, shape, number: Impl(step=step_voting_far)),
     "read_at_once": ("a leader answers reads without asking a quorum", stepping((reads, "begin", read_at_once))),
     "read_by_old_round": ("an answer to an earlier round confirms a read", stepping((reads, "begin", read_by_any_round))),
     "read_before_own_term": ("a new leader answers reads before it has committed", stepping((reads, "knows_commits", always))),
@@ -420,7 +430,7 @@ ON_DISK = (*MODEL, *HARM)
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     **dict.fromkeys(("voted_twice", "log_not_compared", "half_elects", "half_commits", "cuts_what_agrees"), (MODEL, HARM)),
     **dict.fromkeys(("vote_unsynced", "old_term_commit", "leader_counts_unsynced",
-                     "term_unwritten"), (MODEL, ())),
+                     "term_unwritten", "term_not_bounded", "votes_in_far_term"), (MODEL, ())),
     **dict.fromkeys(("half_confirms", "read_at_once", "read_by_old_round", "read_before_own_term", "read_unapplied"),
                     (READS, ())),
     **dict.fromkeys(("ack_unsynced", "folder_unsynced", "log_unsynced", "synced_before", "snapshot_unsynced",

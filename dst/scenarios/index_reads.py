@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, said_by
 from highwater.dst.scenario import BaseShape, Draw, Scenario, rarely
-from highwater.dst.scenarios.indexed.group import IndexClock
+from highwater.dst.scenarios.indexed.group import IndexClock, OwnTime
 from highwater.dst.scenarios.indexed.service import Proposed
 from highwater.dst.scripts.indexed import reader as reads
 from highwater.dst.sim.kernel import Client
@@ -202,7 +202,7 @@ def index_on(world: World, service: Service) -> Index:
     clock: Any = IndexClock(world.clock, START_S * 1000, TIMES)
     node: Any = Node(world, service)
     seam: Any = SimpleNamespace(**world._replace(clock=clock)._asdict(), signals=SimpleNamespace(signal=Turn))
-    return Index(node, seam, CONFIG, cached_datasets=0)
+    return OwnTime(node, seam, CONFIG, cached_datasets=0)
 
 
 # --- readers

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from highwater.dst.actors import Actors, said_by
 from highwater.dst.scenario import BaseShape, Draw, Scenario, rarely
-from highwater.dst.scenarios.indexed.group import IndexClock
+from highwater.dst.scenarios.indexed.group import JUMPS_S, IndexClock, OwnTime
 from highwater.dst.scenarios.indexed.service import Proposed
 from highwater.dst.scenarios.indexed.writers import block
 from highwater.dst.sim.kernel import Client
@@ -38,8 +38,10 @@ from highwater.impl.index import machine as of_index
 from highwater.impl.index.config import Config, Level, S
 from highwater.impl.index.kv import View, under
 from highwater.impl.index.library import Index
+from highwater.impl.index.log_time import MS
 from highwater.impl.index.query.catalogue import all_units
-from highwater.impl.index.retention import Cleaner, Policy
+from highwater.impl.index.retention import Cleaner, Policy, is_over
+from highwater.impl.raft.clocks import Clocks, Told
 from highwater.impl.raft.faults import NotLeader
 from highwater.impl.raft.machine import Command, Machine
 from highwater.impl.world import World, list_all
@@ -91,6 +93,7 @@ class Shape(BaseShape):
     period: int = 1  # of the first tenant, in windows; 0: for ever
     periods: int = 1  # of the others
     last: int = SAME  # the window of the last datum: SAME: its block's; one less: the one before; one more: the next
+    jumps: bool = False  # the clocks of the nodes that cleaners and workers ask jump, one at a time, by seconds to a year
     pause_ms: int = 100  # between two operations of a client, at most
 
 
@@ -105,7 +108,7 @@ def ahead_in(shape: Shape) -> int:
 def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, rounds=(8, 12), writers=(2, 1), adds=(7, 5, 9), polls=(14, 20), period=(1, 2, 1, 0),
                        periods=(1, 1, 2, 0, 2), last=(SAME, SAME + 2, SAME - 2, SAME - 2), pause_ms=(100, 60, 150),
-                       chaos=(20, 8))
+                       chaos=(20, 8), jumps=(False, False, True))
 
 
 def length(shape: Shape) -> int:
@@ -139,8 +142,9 @@ def production(world: Any, shape: Shape, number: int) -> Impl:
 class Service:
     """The log and the rows of the index of one run, and the term in which it is."""
 
-    def __init__(self, machine: Machine, ahead: int):
+    def __init__(self, machine: Machine, ahead: int, policy: Policy, jumps: bool = False):
         self.machine, self.view, self.index, self.term, self.asked = machine, machine.initial, 0, 0, 0
+        self.policy, self.jumps, self.stamped_ms = policy, jumps, 0  # `stamped_ms`: when the last entry came
         self.numbers: dict[str, int] = {}  # ULID -> the number of a block
         # numbers of data that nobody has written. If the last datum is not of its window, its units have no other
         self.free = [number for number in range(DATA) if not ahead or number % WINDOWS < WINDOWS - 1 or number == DATA - 1]
@@ -166,8 +170,22 @@ class Service:
         if not self.term or term not in (ANY, self.term):
             return self.answer(f"{NO_LEADER} of {content(body)}", None)
         self.index += 1
+        before, self.stamped_ms = self.view, now_ms
         self.view, result = self.machine.apply(self.view, Command(self.index, self.term, body[U64.size:]))
+        if self.jumps:
+            self.check_clock(before, (START_S * 1000 + (now_ms + 1) * TIMES) * MS)
         return Reply(200, version_of(self.shown(body)), b"", result)  # pyright: ignore[reportArgumentType]  # its answer
+
+    def check_clock(self, before: View, now_ns: int) -> None:
+        """Check that no clock that jumps has moved log time, or has dropped a unit early."""
+        if of_index.clock_ns(self.view) > now_ns:
+            ahead_ns = of_index.clock_ns(self.view) - now_ns
+            raise Failure("safety", "index:clock", f"log time is {ahead_ns:,} ns ahead of the time")
+        for key, _ in under(self.view, row.DROPPED):
+            unit, _ = row.unit_of(key[1:])
+            times = units.times(before, unit)
+            if before.get(key) is None and times is not None and not is_over(self.policy, unit, times, now_ns):
+                raise Failure("safety", "index:early", f"{unit} is dropped before its period has passed")
 
     def shown(self, body: bytes) -> Shown:
         visible = [self.numbers[ulid] for _, ulid in units.visible(self.view)]
@@ -186,7 +204,9 @@ def named(unit: Any) -> tuple[int, int]:
 
 def service_of(actors: Actors, impl: Impl) -> Service:
     if not actors.kept:
-        actors.kept.append(Service(impl.machine(CONFIG), ahead_in(actors.shape)))
+        shape = actors.shape
+        policy = Policy(shape.periods * WINDOW_S, {"t1": shape.period * WINDOW_S})
+        actors.kept.append(Service(impl.machine(CONFIG), ahead_in(shape), policy, shape.jumps))
         actors.kept[0].serve(actors.store)
     return actors.kept[0]
 
@@ -204,6 +224,9 @@ class Node:
     async def read(self) -> View:
         return await self.world.store.put(READ, b"")  # pyright: ignore[reportReturnType]  # the answer of the service
 
+    async def settled(self) -> None:
+        """Return at once: what it knows is what the service has."""
+
     async def propose(self, body: bytes) -> Proposed:
         if self.before:
             await self.before(self)
@@ -213,16 +236,42 @@ class Node:
         return Proposed(result)
 
 
-def index_on(node: Any) -> Index:
+class OfThree(Index):
+    """The index on the leader of three nodes. The clocks of the others are right."""
+
+    def __init__(self, node: Any, world: Any, service: Service):
+        super().__init__(node, world, CONFIG, cached_datasets=0)
+        self.clock, self.service = world.clock, service
+
+    def clocks(self) -> Clocks:
+        now_ms = self.node.world.clock.monotonic_ms()
+        return self.clock.shown(Clocks("1", ("1", "2", "3"), 0, dict.fromkeys(("2", "3"), Told(now_ms, 0)),
+                                       now_ms - self.service.stamped_ms))
+
+    def now_ns(self) -> int:
+        self.node.value = self.service.view
+        return super().now_ns()
+
+
+def index_on(node: Any, service: Service) -> Index:
     clock: Any = IndexClock(node.world.clock, START_S * 1000, TIMES)
-    return Index(node, node.world._replace(clock=clock), CONFIG, cached_datasets=0)
+    world = node.world._replace(clock=clock)
+    return OfThree(node, world, service) if service.jumps else OwnTime(node, world, CONFIG, cached_datasets=0)
+
+
+def jump(actors: Actors, client: Client) -> None:
+    """Set the clock of a node wrong now and then, and right again."""
+    if actors.shape.jumps:
+        size_s = JUMPS_S[actors.choose(client.sites["jump"], len(JUMPS_S))]
+        way = (0, 1, 1, -1)[actors.choose(client.sites["jumps"], 4)]
+        client.clock_offset_ms = way * size_s * 1000 // TIMES
 
 
 # --- cleaners
 
 async def cleaner(actors: Actors, client: Client, world: World, number: int) -> None:
-    shape, impl = actors.shape, actors.build(world, actors.shape, number)
-    service_of(actors, impl)
+    impl = actors.build(world, actors.shape, number)
+    service = service_of(actors, impl)
 
     async def before(node: Node) -> None:
         if actors.choose(client.sites["stalls"], 4) == 0:
@@ -231,11 +280,11 @@ async def cleaner(actors: Actors, client: Client, world: World, number: int) -> 
             await node.lead()
 
     node = Node(world, before=before)
-    policy = Policy(shape.periods * WINDOW_S, {"t1": shape.period * WINDOW_S})
-    of = impl.cleaner(index_on(node), lambda: True, policy)
+    of = impl.cleaner(index_on(node, service), lambda: True, service.policy)
     while actors.left[client.name]:
         actors.left[client.name] -= 1
         await actors.pause(client, world)
+        jump(actors, client)
         try:
             if not node.state.term or actors.choose(client.sites["elected"], 4) == 0:
                 await node.lead()
@@ -273,7 +322,7 @@ def new_block(actors: Actors, client: Client, world: World, service: Service) ->
 
 async def writer(actors: Actors, client: Client, world: World, number: int) -> None:
     service = service_of(actors, actors.build(world, actors.shape, number))
-    index = index_on(Node(world))
+    index = index_on(Node(world), service)
     while actors.left[client.name]:
         actors.left[client.name] -= 1
         await actors.pause(client, world)
@@ -304,10 +353,11 @@ async def stored(world: World, made: Any, tenant: str) -> bool:
 async def worker(actors: Actors, client: Client, world: World, number: int) -> None:
     impl = actors.build(world, actors.shape, number)
     service = service_of(actors, impl)
-    index = index_on(Node(world))
+    index = index_on(Node(world), service)
     while actors.left[client.name]:
         actors.left[client.name] -= 1
         await actors.pause(client, world)
+        jump(actors, client)
         try:
             await polled(actors, client, world, service, index, impl)
         except StoreError:

@@ -68,7 +68,7 @@ def recording(group: Group, client: Client) -> Machine:
         told("load", content)
         return own.load(content)
 
-    return Machine(own.initial, applied, dumped, loaded)
+    return Machine(own.initial, applied, dumped, loaded, check=own.refusal)
 
 
 def options_of(shape: Shape) -> raft.Options:

@@ -17,10 +17,10 @@ from highwater.dst.scenarios import raft
 from highwater.dst.scenarios.indexed import end
 from highwater.dst.scenarios.indexed.group import IndexGroup, production, recording
 from highwater.dst.scenarios.indexed.workers import Worker
-from highwater.dst.scenarios.indexed.writers import cleaner, clock, reader, writer
+from highwater.dst.scenarios.indexed.writers import cleaner, clock, jumping, raising, reader, writer
 from highwater.dst.scenarios.raft import NEVER
 from highwater.dst.scenarios.replicated.group import group_of
-from highwater.dst.scripts.indexed import codecs, kv, library, queries, retention, selector, service
+from highwater.dst.scripts.indexed import clocks, codecs, kv, library, queries, retention, selector, service
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.node_faults import HARDWARE
 from highwater.impl.codecs.index.partitions import WINDOW_S
@@ -66,6 +66,7 @@ class Shape(BaseShape):
     truncations: int = 0  # that the cleaner asks for
     jobs: int = 3  # at most
     transfers: int = 0  # of leadership, that an operator asks for
+    jumps: int = 0  # of the clock of one node, by seconds to a year
     stalls: bool = True  # the node that serves a poll may stall, and plans may be proposed again
     deletes: bool = True  # workers delete what tombstones name
     snapshot_entries: int = 0  # applied between two snapshots; 0: none is made
@@ -82,7 +83,7 @@ def draw_shape(of: Draw) -> Shape:
     return alike(Shape.drawn(of, servers=(3, 1, 1, 1), adds=(2, 3), retries=(3, 2), workers=(1, 1, 2), poll_ms=(200, 100),
                              truncations=(4, 0, 6), jobs=(3, 2), transfers=(2, 0, 4), snapshot_entries=(12, 0, 30),
                              keep_entries=(2, 0), skew_ms=(700, 0, 700), hardware=("usual",), pause_ms=(40, 1, 80),
-                             chaos=(30, 45, 10)))
+                             chaos=(30, 45, 10), jumps=(0, 0, 4)))
 
 
 def alike(shape: Any) -> Any:
@@ -130,6 +131,8 @@ def callers(actors: Actors, client: Client, world: NodeWorld, number: int) -> di
     works |= {f"reader{n}": reader(actors, client, world, n, group) for n in range(shape.readers)}
     works |= {f"worker{n}": Worker(actors, client, world, n, group, impl).work() for n in range(shape.workers)}
     works |= {"clock": clock(actors, client, world, group)} if shape.skew_ms else {}
+    if group.jumping:
+        works |= {"raising": raising(world, group.open[client.name][0]), "jumping": jumping(actors, client, world, group)}
     works |= {"cleaner": cleaner(actors, client, world, group)} if number == 0 and group.truncations else {}
     return works
 
@@ -185,8 +188,8 @@ SCENARIO = Scenario(
     hardware=lambda shape: HARDWARE[shape.hardware],
     shows_io=False,  # they are Raft's
     rare=rarely(),
-    scripts=(*codecs.SCRIPTS, *kv.SCRIPTS, *library.SCRIPTS, *queries.SCRIPTS, *retention.SCRIPTS, *selector.SCRIPTS,
-             *service.SCRIPTS),
+    scripts=(*clocks.SCRIPTS, *codecs.SCRIPTS, *kv.SCRIPTS, *library.SCRIPTS, *queries.SCRIPTS, *retention.SCRIPTS,
+             *selector.SCRIPTS, *service.SCRIPTS),
     may_retire=lambda shape: (shape.servers - 1) // 2,
     cost={},
     share=2,

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 from highwater.dst.actors import Actors, Said, raise_anomalies, said_by
 from highwater.dst.scenario import BaseShape, Draw, Scenario, rarely
 from highwater.dst.scenarios.replicated.group import Group, group_of
+from highwater.dst.scripts.replicated import clocks as clock_scripts
 from highwater.dst.scripts.replicated import core as core_scripts
 from highwater.dst.scripts.replicated import files as file_scripts
 from highwater.dst.scripts.replicated import leader as leader_scripts
@@ -21,11 +22,13 @@ from highwater.dst.scripts.replicated import node as node_scripts
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.machines import ended
 from highwater.dst.world.node_faults import HARDWARE
-from highwater.impl.errors import TaskCancelled
+from highwater.impl.errors import StoreError, TaskCancelled
+from highwater.impl.level import FORMS, Level
 from highwater.impl.node_world import DiskFailed, DiskFull, NodeWorld
-from highwater.impl.raft import core
+from highwater.impl.raft import core, wire
 from highwater.impl.raft.faults import FolderRefused
 from highwater.impl.raft.machine import Command, Machine
+from highwater.impl.raft.messages import Append, Heartbeat, InstallSnapshot, PreVote, RequestVote, Vote
 from highwater.impl.raft.node import Node, Options
 from highwater.impl.raft.snapshots import TEMPORARY
 from highwater.impl.raft.state import Config
@@ -43,6 +46,8 @@ Reading = Callable[[Actors, Client, NodeWorld, Node], Awaitable[str]]  # a read 
 Callers = Callable[[Actors, Client, NodeWorld, int], dict[str, Coroutine[Any, Any, None]]]  # of a server, by their names
 DISK_LIMIT_MS = 300
 NEVER = 1 << 40
+RAISED = Level(FORMS)
+LIES = 1 << 24, 1 << 40, 1 << 61  # terms ahead: so many that they stay too far ahead while a message is under way
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,8 @@ class Shape(BaseShape):
     snapshot_entries: int = 0  # applied between two snapshots; 0: none is made
     keep_entries: int = 2  # stay in the log before a snapshot
     transfers: int = 0  # of leadership, that an operator asks for
+    lies: int = 0  # messages with a term that is too far ahead, which a spoilt server sends
+    raised: int = 0  # 1: the level of the group is raised at some time, from which on entries have their checksums
     hardware: str = "usual"  # name of a Hardware in dst/world/node_faults.py
     pause_ms: int = 60  # between two operations of a caller, at most
 
@@ -69,7 +76,7 @@ def draw_shape(of: Draw) -> Shape:
     return Shape.drawn(of, servers=(3, 3, 3, 5), proposals=(3, 2, 5), callers=(1, 2), readers=(1, 0, 2),
                        segment_bytes=(600, 200, 100_000),
                        hardware=("usual", "usual", "slow network", "slow disks"), pause_ms=(60, 1, 200), chaos=(30, 60, 10),
-                       snapshot_entries=(0, 3, 6), keep_entries=(2, 0), transfers=(0, 0, 3))
+                       snapshot_entries=(0, 3, 6), keep_entries=(2, 0), transfers=(0, 0, 3), lies=(0, 0, 6), raised=(0, 1))
 
 
 def length(shape: Shape) -> int:
@@ -135,6 +142,8 @@ async def server(actors: Actors, client: Client, world: NodeWorld, number: int, 
         works = {f"caller{n}": caller(actors, client, world, f"{number}.{n}") for n in range(shape.callers)}
         works |= {f"reader{n}": reader(actors, client, world, n, read or read_in_time) for n in range(shape.readers)}
     works |= {"operator": operator(actors, client, world)} if number == 0 and group.transfers else {}
+    works |= {"liar": liar(actors, client, world)} if number == 1 and group.lies else {}
+    works |= {"raiser": raiser(actors, client, world)} if number == 1 and group.raises else {}
     works |= group.tasks(client, world, number)
     callers = [world.clock.spawn(each, name) for name, each in works.items()]
     while not group.is_done():
@@ -213,6 +222,37 @@ async def operator(actors: Actors, client: Client, world: NodeWorld) -> None:
         actors.tell(me, said.told, b"", keys=said.keys)
 
 
+async def liar(actors: Actors, client: Client, world: NodeWorld) -> None:
+    """Now and then send a message of a term that is too far ahead to some other server."""
+    group = group_of(actors)
+    me = Client(f"{client.name}/liar", of=client)
+    others = [name for name in group.names if name != client.name]
+    while group.lies:
+        group.lies -= 1
+        await world.clock.sleep_ms(1 + actors.choose(me.sites["pause"], 6 * ELECTION_MS))
+        node = group.node(client.name)
+        if node is None or node.stopped:
+            return
+        term = max(node.state.term for node, _ in group.open.values()) + LIES[actors.choose(me.sites["term"], len(LIES))]
+        kinds = (Heartbeat(term, 0, 0), RequestVote(term, 1 << 30, term, True), Vote(term, True), PreVote(term, 1 << 30, term),
+                 Append(term, 0, 0, (), 0), InstallSnapshot(term, 1 << 30, term))
+        message = kinds[actors.choose(me.sites["kind"], len(kinds))]
+        await world.net.send(others[actors.choose(me.sites["to"], len(others))], wire.encoded(message))
+
+
+async def raiser(actors: Actors, client: Client, world: NodeWorld) -> None:
+    """At some time ask the leader to raise the level of the group, until it is raised."""
+    group = group_of(actors)
+    me = Client(f"{client.name}/raiser", of=client)
+    while group.raises:
+        await world.clock.sleep_ms(1 + actors.choose(me.sites["pause"], 4 * ELECTION_MS))
+        try:
+            await world.clock.timeout(CALL_MS, asked(actors, me, group, group.leader(client.name)).raise_level(RAISED))
+            group.raises = 0
+        except StoreError:
+            pass
+
+
 def asked(actors: Actors, me: Client, group: Group, usual: str) -> Node:
     """Return the node that a caller asks: the usual one, or now and then another one that is up."""
     assert me.of is not None
@@ -282,5 +322,5 @@ SCENARIO = Scenario(
     share=2,
     cost={},
     scripts=(*core_scripts.SCRIPTS, *leader_scripts.SCRIPTS, *node_scripts.SCRIPTS, *file_scripts.SCRIPTS,
-             *level_scripts.SCRIPTS),
+             *level_scripts.SCRIPTS, *clock_scripts.SCRIPTS),
 )

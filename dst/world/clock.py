@@ -22,6 +22,9 @@ class ClientClock:
     def now_ms(self) -> int:
         return self.kernel.now_ms + self.client.clock_offset_ms
 
+    def monotonic_ms(self) -> int:
+        return self.kernel.now_ms
+
     @coroutine
     def sleep_ms(self, duration_ms: int) -> Generator[Sleep, None, None]:
         yield NEW(Sleep, (duration_ms,))

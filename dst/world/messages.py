@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from highwater.dst.sim.kernel import Client, Delivery
 from highwater.dst.world.node_faults import MESSAGE_FATES
 from highwater.dst.world.store import NEW
+from highwater.impl.level import ANY_MACHINE, Level
 from highwater.impl.node_world import Message
 from highwater.traces.event import Event
 
@@ -59,6 +60,12 @@ class Net:
     @coroutine
     def receive(self, timeout_ms: int) -> Generator[Receive, Any, Message | None]:
         return (yield NEW(Receive, (self, timeout_ms)))
+
+    def known_of(self, peer: str) -> Level | None:
+        return ANY_MACHINE if peer in self.machines.nets else None  # all nodes of a run have one version
+
+    def end_from(self, sender: str) -> None:
+        pass  # there are no connections
 
     # --- the simulation's own
 

@@ -7,15 +7,19 @@ Commands and queries are JSON, as are their results:
     {"do": "append", "key": "l", "value": "a", "id": ..} -> {"length": 3}; with an id, a retry appends nothing
     {"get": "x"}                                         -> {"value": 2}; null if there is none
 
-A key is a register or a list, by its first command. The machine is a dict that is copied on write, key by key.
+A key is a register or a list, by its first command. The machine is a dict that is copied on write, key by key. A leader
+proposes no command whose JSON is nested deeper than 100 levels: at some depth, which is not the same on each node, the parser
+of JSON raises RecursionError.
 """
 
 import json
+import re
 from typing import Any, NamedTuple
 
 from highwater.cluster.service import Service
 from highwater.impl.raft.machine import Command, Machine
 
+MOST_LEVELS = 100  # of lists and objects in a command
 REMEMBERED = 10_000  # ids of appends, the latest: a retry that is later is taken for a new append
 
 
@@ -27,6 +31,22 @@ class Store(NamedTuple):
 
 
 EMPTY = Store({}, {})
+STRINGS, BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL), re.compile(r"[][{}]")  # of JSON
+
+
+def check(store: Store, command: Command) -> str | None:
+    """Return why a command is not proposed, or None. One that is no command is proposed: its result says so."""
+    try:
+        text = command.body.decode(json.detect_encoding(command.body), "surrogatepass")  # as json.loads does
+    except ValueError:
+        return None
+    level = deepest = 0
+    for bracket in BRACKETS.findall(STRINGS.sub("", text)):
+        level += 1 if bracket in "[{" else -1
+        deepest = max(deepest, level)
+    if deepest > MOST_LEVELS:
+        return f"the command is nested {deepest:,} levels deep, and at most {MOST_LEVELS} are taken"
+    return None
 
 
 def apply(store: Store, command: Command) -> tuple[Store, bytes]:
@@ -81,4 +101,4 @@ def load(data: bytes) -> Store:
     return Store({key: tuple(value) if key in lists else value for key, value in values.items()}, appended)
 
 
-SERVICE = Service(Machine(EMPTY, apply, dump, load), query)
+SERVICE = Service(Machine(EMPTY, apply, dump, load, check=check), query)

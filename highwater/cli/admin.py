@@ -14,6 +14,7 @@ from rich.table import Table
 from highwater.cli import checkpoint, derive, destroy
 from highwater.cli.console import complain, console, refuse, steps_begun
 from highwater.gate.exits import INTERRUPTED, SAFETY
+from highwater.impl.stores.keys import escaped
 
 LINES = 10  # of one kind of finding
 READING_EVERY_S = 60  # between two lines of progress, without a terminal
@@ -101,7 +102,7 @@ def print_findings(findings: Sequence[Any], url: str, most: int | None) -> None:
     for (level, kind), same in groupby(findings, key=lambda finding: (finding.level, finding.kind)):
         lines = [*same]
         for finding in lines[:most]:
-            console.print(with_paths(f"{level}: {kind}: {finding.what}: {finding.then}", url), markup=False)
+            console.print(escaped(with_paths(f"{level}: {kind}: {finding.what}: {finding.then}", url)), markup=False)
         if most is not None and len(lines) > most:
             console.print(f"{level}: {kind}: and {len(lines) - most:,} more; --all prints them", markup=False)
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from highwater import project
 from highwater.dst.scenarios import DEFAULT as STEM
@@ -26,7 +27,21 @@ LONGEST_MESSAGE = 2000  # characters; a longer one has quoted what it should not
 LARGEST_SEED = 2**63 - 1  # Parquet's integers have 64 bits
 
 
+def shown(text: str) -> str:
+    """Return a text without control characters, which could move the cursor or hide lines: they are shown by their escapes."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else repr(sign)[1:-1] for sign in text)
+
+
 class Output(Console):
+    """The output of commands. Names from outside may be in whatever is printed, so control characters are escaped. In a line of
+    a listing, `escaped` of impl/stores/keys.py escapes line ends, too. A cell of a table may have several lines."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        for table in objects:
+            for column in table.columns if isinstance(table, Table) else ():
+                column._cells = [shown(cell) if isinstance(cell, str) else cell for cell in column._cells]
+        super().print(*(shown(one) if isinstance(one, str) else one for one in objects), **how)
+
     def on_broken_pipe(self) -> None:
         """Print nothing more after the reader has left (`| head`). The exit code stays that of the verdict."""
         self.quiet = True

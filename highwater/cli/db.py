@@ -13,6 +13,7 @@ from highwater.cli import admin, compact
 from highwater.cli.console import console, refuse, steps_shown
 from highwater.gate.exits import INCOMPLETE
 from highwater.gate.extras import install_extra
+from highwater.impl.stores.keys import escaped
 
 app = typer.Typer(no_args_is_help=True)
 app.command("compact")(compact.compact_command)
@@ -190,7 +191,7 @@ async def written(rows: AsyncIterator[dict[str, Any]], as_json: bool, limit: int
 def write(what: dict[str, Any], as_json: bool) -> None:
     """Print a row or an object. After the reader has left (`| head`), end."""
     try:
-        print(json.dumps(what) if as_json else "\n".join(head(what)) if "object" in what else line(what))
+        print(json.dumps(what) if as_json else "\n".join(map(escaped, head(what) if "object" in what else [line(what)])))
     except BrokenPipeError:
         console.on_broken_pipe()
         raise typer.Exit from None

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from highwater.cli.console import console, refuse
 from highwater.cli.on_spark import Conf, Master, session_options
-from highwater.cli.raft import Authority, Certificate, Key, address_of, nodes_of, refuse_others
+from highwater.cli.raft import Authority, Certificate, Clients, Key, Roles, address_of, nodes_of, refuse_others
 from highwater.cli.raft import finish as finish_node
 from highwater.gate.exits import BAD_INPUT, INCOMPLETE, SAFETY
 from highwater.impl.errors import Indefinite, StoreError
@@ -57,6 +57,7 @@ def serve_command(
         authority: Authority = None, certificate: Certificate = None, key: Key = None,
         insecure: Annotated[bool, typer.Option("--insecure", help="listen beyond the loopback address without "
                                                "certificates")] = False,
+        roles: Roles = "optional", clients: Clients = 128,
         semantics: Annotated[str, typer.Option("--semantics", help="compat: as Pyroscope; prometheus: a missing label is "
                                                "empty")] = "compat",
         limit: Annotated[list[str] | None, typer.Option("--limit", help="NAME=NUMBER of impl/index/service/limits.py")] = None,
@@ -81,11 +82,13 @@ def serve_command(
         clean_ms: Annotated[int, typer.Option("--clean-ms", min=10, help="between two runs of retention")] = 60_000,
         quiet: Annotated[bool, typer.Option("--quiet", help="log troubles only")] = False) -> None:
     """Run one node until SIGTERM or Ctrl-C. The exit code is 0 then, and 3 if its disk failed."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # otherwise each failed handshake is a line, and anybody can fill the log
     from highwater.cluster.server import OPTIONS
     from highwater.impl.index.config import Config
     from highwater.impl.index.letters.sweeper import USUAL
     from highwater.impl.index.query.matching import SEMANTICS
     from highwater.impl.index.service.limits import Limits
+    from highwater.impl.stores.front import Bounds
     from highwater.index.server import Settings, serve
 
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING if quiet else logging.INFO, force=True)
@@ -102,7 +105,7 @@ def serve_command(
                         files_of(authority, certificate, key), insecure, metrics,
                         OPTIONS._replace(tick_ms=tick_ms, snapshot_entries=snapshot_entries),
                         opened(bucket) if bucket else None, USUAL._replace(period_ms=sweep_ms),
-                        policy_of(retain_s, retain_tenant), clean_ms)
+                        policy_of(retain_s, retain_tenant), clean_ms, roles == "required", Bounds(clients=clients))
     why = finish(serve(settings))
     if why:
         refuse(f"node {node!r} stopped: {why}", INCOMPLETE)
@@ -311,6 +314,9 @@ def status_command(at: At = LOOPBACK, as_json: AsJson = False, authority: Author
                                                  for name in columns))
     if not as_json:
         console.print(table)
+        for told in found.values():
+            if isinstance(told, dict) and told.get("alarm"):
+                console.print(f"node {told['node']!r}: {told['alarm']}", markup=False)
     leaders = {told["leader"] if isinstance(told, dict) else "" for told in found.values()}
     if len(leaders) != 1 or "" in leaders:
         raise typer.Exit(INCOMPLETE)

@@ -16,6 +16,7 @@ from highwater.cli.index import AsJson, policy_of
 from highwater.cli.index_periods import Retain, Tenants
 from highwater.cli.on_spark import Conf, Master, session_options
 from highwater.gate.exits import HARNESS, INCOMPLETE, SAFETY
+from highwater.impl.stores.keys import escaped
 
 if TYPE_CHECKING:
     from highwater.dst.spark.session import SessionOptions
@@ -49,7 +50,7 @@ def rebuild_command(bucket: Bucket, out: Annotated[Path, typer.Option("--out", h
         rows = out.with_name(f"{out.name}.damaged.ndjson")
         write_text(rows, damaged_file(out, found))
         for key, reason in found.damaged[:MOST_SHOWN]:
-            console.print(f"{key}: {reason}", markup=False)
+            console.print(escaped(f"{key}: {reason}"), markup=False)
         console.print(f"all of them: {rows}", markup=False)
         raise typer.Exit(INCOMPLETE)
 
@@ -79,7 +80,7 @@ def check_bucket(bucket: str, snapshot: Path, listing: Path | None, out: Path | 
         kept(found, out)
     counts = {one["values"]: one["counts"] for one in found["what"].value_counts().to_pylist()}
     for row in found.slice(0, MOST_SHOWN).to_pylist():
-        console.print(f"{row['what']}: {row['key'] or named(row)}: {row['detail']}", markup=False)
+        console.print(escaped(f"{row['what']}: {row['key'] or named(row)}: {row['detail']}"), markup=False)
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items()) or "nothing is wrong"
     console.print(f"{blocks.num_rows:,} blocks, {objects.num_rows:,} objects: {told}", markup=False)
     if counts.keys() - set(audit.HARMLESS):

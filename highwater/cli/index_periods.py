@@ -1,14 +1,13 @@
 """highwater index retention: which units of a metadata index a policy drops now."""
 
 import json
-import time
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from highwater.cli.console import console, refuse
-from highwater.cli.index import LOOPBACK, AsJson, At, backed_up, files_of, finish, places_of, policy_of
+from highwater.cli.index import LOOPBACK, AsJson, At, backed_up, files_of, finish, places_of, policy_of, told_by_all
 from highwater.cli.raft import Authority, Certificate, Key
 from highwater.gate.exits import INCOMPLETE
 
@@ -24,16 +23,19 @@ def retention_command(
     from highwater.impl.codecs.codec import Undecodable
     from highwater.impl.codecs.index.partitions import text
     from highwater.impl.index import replicated, units
-    from highwater.impl.index.retention import over
+    from highwater.impl.index.retention import MS, over
 
     if not dry_run:
         refuse("give --dry-run: units are dropped by `highwater index serve --retain-s` alone, on the node that leads")
-    policy = policy_of(retain_s, tenants)
+    policy, places, files = policy_of(retain_s, tenants), places_of(at), files_of(authority, certificate, key)
     try:
-        rows = replicated.load(finish(backed_up(places_of(at), files_of(authority, certificate, key))))
+        rows = replicated.load(finish(backed_up(places, files)))
     except Undecodable as error:
         refuse(f"the index's state came damaged: {error}", INCOMPLETE)
-    found = [(unit, times, len(units.ids(rows, unit))) for unit, times in over(rows, policy, time.time_ns())]
+    times_ms = [told["log_time_ms"] for told in finish(told_by_all(places, files)).values() if "log_time_ms" in told]
+    if not times_ms:
+        refuse("no node answers with its log time, by which the leader decides: repeat the command", INCOMPLETE)
+    found = [(unit, times, len(units.ids(rows, unit))) for unit, times in over(rows, policy, max(times_ms) * MS)]
     if as_json:
         for unit, times, blocks in found:
             print(json.dumps({"window": text(unit.partition), "tenant": unit.tenant, "shard": unit.shard, "blocks": blocks,

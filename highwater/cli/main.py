@@ -17,6 +17,7 @@ from highwater.cli import (
     docs,
     index,
     index_bucket,
+    index_clock,
     index_letters,
     index_periods,
     index_story,
@@ -68,6 +69,9 @@ add("store", store.app, "Test a store for every guarantee that the protocols rel
 add("admin", admin.app, "SlateDB databases in a folder or a bucket")
 add("db", db.app, "Rows of a SlateDB database, read and written without SlateDB")
 add("raft", raft.app, "A replicated cluster of processes")
+index.app.command("admit")(index_letters.admit_command)
+index.app.command("clock")(index_clock.clock_command)
+index.app.command("reset-clock")(index_clock.reset_clock_command)
 index.app.command("retention")(index_periods.retention_command)
 index.app.command("rebuild")(index_bucket.rebuild_command)
 index.app.command("report")(index_bucket.report_command)

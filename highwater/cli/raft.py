@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.table import Table
@@ -16,11 +16,13 @@ from highwater.gate.exits import BAD_INPUT, INCOMPLETE, SAFETY
 from highwater.impl.errors import StoreError
 from highwater.impl.level import Level
 from highwater.impl.node_world import DiskFailed, DiskFull
-from highwater.impl.raft.faults import Damaged, NoChange
+from highwater.impl.raft.faults import Damaged, NoChange, TermSpoilt
 from highwater.impl.stores.certificates import BadCertificate, Files, Tls, loaded
-from highwater.impl.stores.stream_net import Address
+from highwater.impl.stores.stream_net import Address, Limits
 
 if TYPE_CHECKING:
+    from highwater.cluster.check import Content
+    from highwater.impl.raft.machine import Machine
     from highwater.impl.stores.folder_disk import FolderDisk
 
 app = typer.Typer(no_args_is_help=True)
@@ -31,6 +33,10 @@ Cluster = Annotated[str, typer.Option("--cluster", help="the cluster's name: nod
 Authority = Annotated[str | None, typer.Option("--tls-ca", help="PEM file of the cluster's certificate authority")]
 Certificate = Annotated[str | None, typer.Option("--tls-cert", help="PEM file of the own certificate")]
 Key = Annotated[str | None, typer.Option("--tls-key", help="PEM file of its key")]
+Roles = Annotated[Literal["optional", "required"], typer.Option("--roles", help="whether a certificate must name its role; one "
+                                                                "that names a role has no other in any case")]
+TRIED = "FILE.py:NAME of the Service that the nodes run; `index`: that of an index"
+Clients = Annotated[int, typer.Option("--clients", min=1, max=100_000, help="connections of clients at a time")]
 
 
 @app.callback()
@@ -51,6 +57,7 @@ def serve_command(
         authority: Authority = None, certificate: Certificate = None, key: Key = None,
         insecure: Annotated[bool, typer.Option("--insecure", help="listen beyond the loopback address without "
                                                "certificates")] = False,
+        roles: Roles = "optional", clients: Clients = 200,
         tick_ms: Annotated[int, typer.Option("--tick-ms", min=10, max=10_000, help="a follower waits 10 to 20 ticks before it "
                                              "stands for election")] = 100,
         snapshot_entries: Annotated[int, typer.Option("--snapshot-entries", min=1,
@@ -72,7 +79,8 @@ def serve_command(
         refuse(f"node {node!r} is none of those in --nodes: {', '.join(known)}")
     options = OPTIONS._replace(tick_ms=tick_ms, snapshot_entries=snapshot_entries)
     settings = Settings(str(folder), node, known, service, cluster, address_of(listen) if listen else None,
-                        tls_of(authority, certificate, key), insecure, metrics, join, options)
+                        tls_of(authority, certificate, key), insecure, metrics, join, options,
+                        Limits(clients=clients, clients_of_address=max(clients // 2, 1)), roles_required=roles == "required")
     why = finish(serve(settings))
     if why:
         refuse(f"node {node!r} stopped: {why}", INCOMPLETE)
@@ -112,7 +120,7 @@ def status_command(nodes: Nodes, cluster: Cluster = "main", authority: Authority
 async def asked(nodes: dict[str, Address], cluster: str, tls: Tls | None) -> dict[str, dict[str, Any] | StoreError]:
     from highwater.cluster.client import Client
 
-    async with Client(nodes, cluster, tls, limit_s=5.0) as client:
+    async with Client(nodes, cluster, tls, limit_s=5.0, operator=True) as client:
         answers = await asyncio.gather(*(client.status(name) for name in nodes), return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, StoreError):
@@ -132,7 +140,7 @@ def transfer_command(target: Annotated[str, typer.Argument(help="the node that s
 async def transferred(nodes: dict[str, Address], cluster: str, tls: Tls | None, target: str) -> None:
     from highwater.cluster.client import Client
 
-    async with Client(nodes, cluster, tls) as client:
+    async with Client(nodes, cluster, tls, operator=True) as client:
         await client.transfer(target)
 
 
@@ -155,8 +163,8 @@ def leave_command(name: Annotated[str, typer.Argument(help="the node that leaves
                   wait: Waits = 60.0, authority: Authority = None, certificate: Certificate = None, key: Key = None) -> None:
     """Let a node leave the cluster, whether it runs or not. Stop it afterwards."""
     finish(left(nodes_of(nodes), cluster, tls_of(authority, certificate, key), wait, name))
-    console.print(f"node {name} has left cluster {cluster!r}: stop it. With a new folder it must not come back under this name",
-                  markup=False)
+    console.print(f"node {name} has left cluster {cluster!r}: stop it, and remove its folder. Give a node that joins later "
+                  "another name: under this one it is refused in this term", markup=False)
 
 
 @app.command("rejoin")
@@ -176,9 +184,9 @@ async def joined(nodes: dict[str, Address], cluster: str, tls: Tls | None, wait:
     """Let a node join, once it is seen to run. Refuses a voter whose folder is new: its votes are lost."""
     from highwater.cluster.client import Client
 
-    async with Client({name: address}, cluster, tls, limit_s=5.0) as client:
+    async with Client({name: address}, cluster, tls, limit_s=5.0, operator=True) as client:
         found = await client.status(name)
-    async with Client(nodes, cluster, tls, limit_s=wait) as client:
+    async with Client(nodes, cluster, tls, limit_s=wait, operator=True) as client:
         if not found["last"] and name in await client.voters():
             refuse(f"node {name!r} votes in cluster {cluster!r}, and its folder at {address} is new: stop it, and let one with "
                    "another name take its place by `raft rejoin`")
@@ -188,7 +196,7 @@ async def joined(nodes: dict[str, Address], cluster: str, tls: Tls | None, wait:
 async def left(nodes: dict[str, Address], cluster: str, tls: Tls | None, wait: float, name: str) -> None:
     from highwater.cluster.client import Client
 
-    async with Client(nodes, cluster, tls, limit_s=wait) as client:
+    async with Client(nodes, cluster, tls, limit_s=wait, operator=True) as client:
         await client.leave(name)
 
 
@@ -229,12 +237,53 @@ def recover_command(
                   f"{found.node}=HOST:PORT, and let nodes with new names join", markup=False)
 
 
-@app.command("check")
-def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a node that does not run, or a copy")]) -> None:
-    """Read a node's folder as its start would, and change nothing. The exit code is 10 if it is damaged."""
-    from highwater.cluster.check import NoFolder, checked
+@app.command("skip-entry")
+def skip_command(
+        folders: Annotated[list[Path], typer.Argument(help="the folders of all nodes of the cluster, none of which runs")],
+        machine: Annotated[str, typer.Option("--machine", help=TRIED)],
+        index: Annotated[int, typer.Option("--index", min=1, help="the entry's index, as `raft check --machine` names it")],
+        term: Annotated[int, typer.Option("--term", min=1, help="its term")],
+        cluster: Annotated[str, typer.Option("--cluster", help="a new name for the cluster")],
+        without: Annotated[list[str] | None, typer.Option("--without", help="a member whose folder is lost for ever; may be "
+                                                          "given several times")] = None) -> None:
+    """Let an entry that the machine cannot apply have no effect, on all nodes of a cluster."""
+    from highwater.cluster.check import NoFolder
+    from highwater.cluster.skip import Skip, skip_entry
     from highwater.impl.stores.folder_disk import FolderDisk
 
+    for folder in folders:
+        refuse_others(folder)
+    of, disks = machine_of(machine), {str(folder): FolderDisk(folder) for folder in folders}
+
+    async def work() -> dict[str, bool]:
+        try:
+            return await skip_entry(disks, of, Skip(index, term, cluster, frozenset(without or ())))
+        finally:
+            for disk in disks.values():
+                await disk.close()
+
+    try:
+        changed = finish(work())
+    except NoFolder as error:
+        refuse(str(error))
+    for name, had_it in changed.items():
+        what = "has no effect" if had_it else "was not there"
+        console.print(f"{name}: entry {index:,} of term {term:,} {what}", markup=False)
+    console.print(f"start all nodes with --cluster {cluster}", markup=False)
+
+
+@app.command("check")
+def check_command(
+        folder: Annotated[Path, typer.Argument(help="the folder of a node that does not run, or a copy")],
+        machine: Annotated[str | None, typer.Option("--machine", help="also apply the entries: " + TRIED)] = None) -> None:
+    """Read a node's folder as its start would, and change nothing. The exit code is 10 if it is damaged, or if the machine
+    cannot apply an entry."""
+    from highwater.cluster.check import BadState, NoFolder, checked, replay, try_dump
+    from highwater.impl.raft.log import MOST_TERM
+    from highwater.impl.raft.machine import CannotApply
+    from highwater.impl.stores.folder_disk import FolderDisk
+
+    of = machine_of(machine) if machine else None
     refuse_others(folder)
     try:
         found = finish(with_disk(FolderDisk(folder), checked))
@@ -253,10 +302,44 @@ def check_command(folder: Annotated[Path, typer.Argument(help="the folder of a n
                       "it, nothing is lost that was acknowledged; damage of the end cannot be told from that")
     for name in found.unfinished:
         console.print(f"{name} was never finished: the next start removes it, and nothing is lost")
-    console.print("the node can start in this folder")
+    if found.term >= MOST_TERM:
+        refuse(f"the node cannot start: {TermSpoilt(found.term)}", SAFETY)
+    if found.is_spoilt():
+        console.print("the term is far ahead of the last entry's. If the other nodes do not hear this one, a message of a "
+                      "broken or hostile node has spoilt it: replace it, or recover it if no majority of them works")
+    if of is None:
+        console.print("the node can start in this folder; --machine also applies its entries")
+        return
+    try:
+        replicated = of(found)
+        try_dump(found, replicated, replay(found, replicated))
+    except CannotApply as error:
+        refuse(f"{folder}: {error}; correct the machine, or let the entry have no effect on all nodes by `highwater raft "
+               "skip-entry`", SAFETY)
+    except BadState as error:
+        refuse(f"{folder}: {error}", SAFETY)
+    except StoreError as error:
+        refuse(f"{folder}: {error}")
+    console.print(f"the node can start in this folder, and its machine applies entries {found.snapshot.index + 1:,} to "
+                  f"{found.last:,}")
 
 
 # --- what the commands share
+
+
+def machine_of(place: str) -> "Callable[[Content], Machine]":
+    """Return the machine that an operator names, which for an index depends on a folder's settings."""
+    from highwater.cluster.service import BadService, loaded
+
+    if place == "index":
+        from highwater.index import check
+
+        return check.machine_of
+    try:
+        machine = loaded(place).machine
+    except BadService as error:
+        refuse(str(error))
+    return lambda content: machine
 
 
 def refuse_others(folder: Path) -> None:

@@ -15,10 +15,12 @@ from highwater.impl.errors import Definite, Indefinite, StoreError
 from highwater.impl.level import ANY_MACHINE, FIRST
 from highwater.impl.raft.faults import NoChange, NotLeader, NotYet
 from highwater.impl.raft.state import LEARN, PROMOTE, REMOVE
-from highwater.impl.stores import frames
+from highwater.impl.stores import frames, roles
 from highwater.impl.stores.certificates import Tls, reason
+from highwater.impl.stores.connections import set_up
 from highwater.impl.stores.frames import CLIENT, HandshakeRefused, Hello, Malformed
-from highwater.impl.stores.stream_net import Address, Limits, set_up
+from highwater.impl.stores.roles import OPERATOR, Roles
+from highwater.impl.stores.stream_net import Address, Limits
 from highwater.impl.stores.system import Ulids
 
 RETRY_S = 0.05  # between two rounds over all nodes while none of them leads
@@ -40,10 +42,12 @@ class Connection:
         self.waiting: dict[int, asyncio.Future[bytes | StoreError]] = {}
         self.number = 0
         self.ended = ""
+        self.used_at = asyncio.get_running_loop().time()
         self.receiver = asyncio.create_task(self._receive())
 
     @classmethod
-    async def open(cls, address: Address, cluster: str, to: str = "", tls: Tls | None = None) -> "Connection":
+    async def open(cls, address: Address, cluster: str, to: str = "", tls: Tls | None = None,
+                   operator: bool = False) -> "Connection":
         """Raises Unreachable, HandshakeRefused."""
         try:
             async with asyncio.timeout(frames.HANDSHAKE_S):
@@ -51,8 +55,13 @@ class Connection:
         except OSError as error:
             raise Unreachable(f"{address} cannot be reached: {reason(error)}") from error
         try:
-            set_up(writer)
-            found = await frames.introduce(reader, writer, Hello(FIRST, ANY_MACHINE, CLIENT, cluster, "", to, Ulids().new_id()))
+            set_up(writer.get_extra_info("socket"))
+            sender = OPERATOR if operator else ""
+            hello = Hello(FIRST, ANY_MACHINE, CLIENT, cluster, sender, to, Ulids().new_id())
+            found = await frames.introduce(reader, writer, hello)
+            uris = roles.uris_in(writer.get_extra_info("peercert"))
+            if why := Roles(cluster).refusal(uris, roles.peer(found.node)):
+                raise HandshakeRefused(f"{address} is not taken for node {found.node!r}: {why}")
         except HandshakeRefused:
             writer.close()
             raise
@@ -66,6 +75,7 @@ class Connection:
         if self.ended:
             raise Unreachable(f"the connection to node {self.node!r} has ended: {self.ended}")
         self.number += 1
+        self.used_at = asyncio.get_running_loop().time()
         number, answer = self.number, asyncio.get_running_loop().create_future()
         self.waiting[number] = answer
         try:
@@ -105,8 +115,12 @@ class Connection:
 class Client:
     """A client of a cluster: `async with Client(nodes) as client`. Its connections are made when they are needed."""
 
-    def __init__(self, nodes: Mapping[str, Address], cluster: str = "main", tls: Tls | None = None, limit_s: float = 10.0):
-        """`limit_s`: how long a call looks for a node that takes it, and how long it waits for an answer."""
+    def __init__(self, nodes: Mapping[str, Address], cluster: str = "main", tls: Tls | None = None, limit_s: float = 10.0,
+                 operator: bool = False):
+        """`limit_s`: how long a call looks for a node that takes it, and how long it waits for an answer. `operator`: nodes
+        give its connections slots that they keep back for operators.
+        """
+        self.operator = operator
         self.nodes, self.cluster, self.tls, self.limit_s = dict(nodes), cluster, tls, limit_s
         self.leader = next(iter(self.nodes))  # the node that is asked first
         self.connections: dict[str, Connection] = {}
@@ -126,8 +140,10 @@ class Client:
         self.opening.setdefault(name, asyncio.Lock())
 
     async def propose(self, command: bytes) -> bytes:
-        """Replicate a command and return its result. Raises TooLarge, QueueFull, LevelTooLow, Unreachable (definite), and the
-        indefinite LeadershipLost, NodeStopped, NoAnswerInTime, ConnectionLost."""
+        """Replicate a command and return its result.
+
+        Definite errors: BadRequest if the machine cannot apply it, TooLarge, QueueFull, LevelTooLow, Unreachable. Indefinite
+        ones: LeadershipLost, NodeStopped, NoAnswerInTime, ConnectionLost."""
         end = asyncio.get_running_loop().time() + self.limit_s
         while True:
             trouble: StoreError | None = None
@@ -153,7 +169,8 @@ class Client:
     async def query(self, query: bytes, node: str = "") -> bytes:
         """Return the answer of `node`, or of the first that gives one: it has all that was acknowledged before this call.
 
-        Raises Unreachable, NotLeader if no leader is known, ConnectionLost, NoAnswerInTime; none of them has an effect.
+        Raises BadRequest if the query fails, Unreachable, NotLeader if no leader is known, ConnectionLost, NoAnswerInTime; none
+        has an effect.
         """
         end = asyncio.get_running_loop().time() + self.limit_s
         while True:
@@ -161,6 +178,8 @@ class Client:
             for name in [node] if node else self._in_order():
                 try:
                     return await self._ask(name, QUERY, query)
+                except calls.BadRequest:
+                    raise  # each node has the same state and the same query
                 except StoreError as error:
                     trouble = error
             assert trouble is not None
@@ -251,7 +270,10 @@ class Client:
         """Raises Unreachable, HandshakeRefused."""
         async with self.opening[name]:
             known = self.connections.get(name)
+            now = asyncio.get_running_loop().time()
+            if known is not None and not known.waiting and now - known.used_at > Limits().idle_s / 2:
+                await known.close()  # before the node does, which could cut a request off
             if known is None or known.ended:
-                known = await Connection.open(self.nodes[name], self.cluster, name, self.tls)
+                known = await Connection.open(self.nodes[name], self.cluster, name, self.tls, self.operator)
                 self.connections[name] = known
             return known

@@ -5,9 +5,12 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from highwater.impl.stores.certificates import reason
+from highwater.impl.stores.connections import Connection, Listener, Slots
 from highwater.impl.stores.stream_net import Address, AddressInUse
+from highwater.impl.stores.system import Counters
 
 LIMIT_S = 5.0
+CONNECTIONS = 16
 HEAD = "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {length}\r\n" \
        "Connection: close\r\n\r\n"
 
@@ -19,24 +22,23 @@ async def serving_metrics(port: int | None, page: Callable[[], str]) -> AsyncGen
         yield
         return
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
-            async with asyncio.timeout(LIMIT_S):
-                request = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0]
-                found = request.startswith((b"GET /metrics ", b"GET /metrics?", b"GET / "))
-                body = (page() if found else "metrics are at /metrics\n").encode()
-                head = HEAD.format(status="200 OK" if found else "404 Not Found", length=len(body))
-                writer.write(head.encode() + body)
-                await writer.drain()
-        writer.close()
+    async def answer(connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            request = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0]
+            found = request.startswith((b"GET /metrics ", b"GET /metrics?", b"GET / "))
+            body = (page() if found else "metrics are at /metrics\n").encode()
+            head = HEAD.format(status="200 OK" if found else "404 Not Found", length=len(body))
+            writer.write(head.encode() + body)
+            await writer.drain()
 
     address = Address("127.0.0.1", port)
+    listener = Listener(answer, Slots(CONNECTIONS, CONNECTIONS), lambda: LIMIT_S, Counters())
     try:
-        server = await asyncio.start_server(answer, *address)
+        await listener.start(*address)
     except OSError as error:
         raise AddressInUse(f"metrics cannot be served on {address}: {reason(error)}: end the other process, or take another "
                            "port") from error
     try:
         yield
     finally:
-        server.close()
+        await listener.close()

@@ -1,18 +1,18 @@
 """Safety: a folder that is recovered never talks to the nodes of its former cluster, so these cannot lead beside it.
 
 Makes a node the only one of a new cluster, after a majority of its former one was lost. What only the lost nodes had is lost,
-and what this node has counts as committed, also what never was.
+and what this node has counts as committed, also what never was. A term that a message has spoilt becomes the one after the last
+entry's: the new cluster has no other node that could have voted in it.
 """
 
 from highwater.cluster.check import Content, checked
 from highwater.impl.node_world import Disk
 from highwater.impl.raft import identity, members
-from highwater.impl.raft.entries import MEMBERS, Entry, last_index
+from highwater.impl.raft.entries import MEMBERS, last_index, last_term, made, spliced
 from highwater.impl.raft.faults import OtherNode
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.log import open_log
 from highwater.impl.raft.members import Members
-from highwater.impl.raft.state import Save
 
 
 async def recoverable(disk: Disk, cluster: str) -> Content:
@@ -35,7 +35,8 @@ async def recover(disk: Disk, cluster: str) -> Content:
     """
     before = await recoverable(disk, cluster)
     await identity.write(disk, FolderIdentity(cluster, before.node, (), before.whose.settings if before.whose else ""))
-    log, found = await open_log(disk, before.node, (before.snapshot.index, before.snapshot.term))
-    alone = Entry(found.term + 1, MEMBERS, members.encoded(Members((before.node,))))
-    await log.write([Save(1, found.term + 1, before.node, last_index(found.log) + 1, (alone,))])
+    log, found = await open_log(disk, before.node, (before.snapshot.index, before.snapshot.term), may_be_spoilt=True)
+    term = max(last_term(found.log), before.snapshot.term) + 1 if before.is_spoilt() else found.term + 1
+    alone = made(term, MEMBERS, members.encoded(Members((before.node,))))
+    await log.replace(term, before.node, spliced(found.log, last_index(found.log) + 1, (alone,)))
     return before

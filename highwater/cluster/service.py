@@ -15,7 +15,8 @@ class BadService(Exception):
 class Service(NamedTuple):
     """A machine with bytes as results, and a pure function that answers queries on its state.
 
-    Neither may raise: an entry that one replica cannot apply stops all of them. A bad command's result says so instead.
+    A command that raises when the leader tries it, or that the machine's own check refuses, is not proposed. One that raises
+    when it is applied stops each node that comes to it. A query that raises is an error to its caller alone.
     """
 
     machine: Machine

@@ -28,7 +28,7 @@ def of(node: Node, net: StreamNet) -> dict[str, Any]:
         "commit": state.commit, "applied": node.applied, "snapshot": node.snapshot.index,
         "lag": {follower.name: last_index(state.log) - follower.match_index for follower in state.followers},
         "uncommitted_bytes": state.uncommitted_bytes, "unwritten_saves": len(node.saves), "queued_frames": net.queued_frames(),
-        "connected": sorted(link.peer for link in net.links.values() if link.is_connected), "clients": net.clients,
+        "connected": sorted(link.peer for link in net.links.values() if link.is_connected), "clients": net.callers(),
         "stopped": node.stopped,
     }
 

@@ -15,14 +15,16 @@ from highwater.impl.codecs.index.messages import BlockMeta, JobPlan, JobState, T
 from highwater.impl.codecs.index.rows import U64, Block, Times, Unit
 from highwater.impl.codecs.index.strings import exported
 from highwater.impl.index import removed, units
+from highwater.impl.index.config import Config, ConfigRefused, Level
 from highwater.impl.index.kv import Rows, under
 from highwater.impl.index.query.catalogue import all_units
-from highwater.impl.index.replicated import load
+from highwater.impl.index.replicated import load, machine
 from highwater.impl.index.validate import invalid_block
 from highwater.impl.node_world import Disk
+from highwater.impl.raft import identity
 from highwater.impl.raft.entries import COMMAND
-from highwater.impl.raft.log import open_log
-from highwater.impl.stores.memory_disk import MemoryDisk
+from highwater.impl.raft.faults import OtherSettings
+from highwater.impl.raft.machine import Machine
 
 
 class Found(NamedTuple):
@@ -37,7 +39,7 @@ class Found(NamedTuple):
 async def checked(disk: Disk) -> Found:
     """Check a folder, and change nothing. Raises DiskLocked, NoFolder, Damaged, OtherVersion."""
     content = await cluster.checked(disk)
-    wrong = await wrong_entries(disk, content)
+    wrong = wrong_entries(content)
     if not content.snapshot.index:
         return Found(content, 0, 0, tuple(wrong))
     try:
@@ -48,12 +50,22 @@ async def checked(disk: Disk) -> Found:
         return Found(content, 0, 0, (*wrong, f"the snapshot up to entry {content.snapshot.index:,}: {error}"))
 
 
-async def wrong_entries(disk: Disk, content: Content) -> list[str]:
+def machine_of(content: Content) -> Machine:
+    """Return the machine of an index with the settings that its folder names. Raises OtherSettings."""
+    text = content.whose.settings if content.whose else ""
+    try:
+        numbers = dict(setting.split("=") for setting in text.split())
+        levels = tuple(Level(*map(int, level.split(":"))) for level in numbers.pop("levels", "").split(",") if level)
+        config = Config(retry_ns=1, query_ns=1)._replace(**{name: int(number) for name, number in numbers.items()})
+        return machine(config._replace(levels=levels) if text else Config())
+    except (ValueError, TypeError, ConfigRefused) as error:
+        raise OtherSettings(f"{identity.FILE}: {text!r} are not the settings of an index: {error}") from None
+
+
+def wrong_entries(content: Content) -> list[str]:
     """Return which entries of the log are none of an index."""
-    copy = MemoryDisk(await cluster.files_of(disk))
-    _, recovered = await open_log(copy, content.node, (content.snapshot.index, content.snapshot.term))
     wrong = []
-    for index, entry in enumerate(recovered.log.entries, recovered.log.base_index + 1):
+    for index, entry in enumerate(content.log.entries, content.first):
         if entry.kind == COMMAND:
             try:
                 command_of(entry.body[U64.size:])

@@ -38,15 +38,19 @@ class Client:
     async def call(self, request: Any, stale: bool = False) -> Any:
         """Return the answer to a request of the API. Raises Refused; Unclear if no node answered in time."""
         kind = request.DESCRIPTOR.name
-        body, until_s = encode(request), time.monotonic() + self.limit_s
+        return decode(CLASSES[RESPONSES[kind]], await self.answer(PATHS[kind], encode(request), stale), "answer")
+
+    async def answer(self, path: str, body: bytes, stale: bool = False) -> bytes:
+        """Return the answer to a call, as bytes. Raises what `call` raises."""
+        until_s = time.monotonic() + self.limit_s
         while True:
             last: StoreError = Unclear("UNAVAILABLE", "no node was asked")
             for name in [self.first, *(other for other in self.channels if other != self.first)]:
                 try:
                     left_s = max(0.05, until_s - time.monotonic())
-                    answer = await self.channels[name].call(PATHS[kind], body, left_s, stale)
+                    answer = await self.channels[name].call(path, body, left_s, stale)
                     self.first = name
-                    return decode(CLASSES[RESPONSES[kind]], answer, "answer")
+                    return answer
                 except Refused as error:
                     if not error.leader:
                         raise

@@ -5,15 +5,18 @@ What the commands do with dead letters, over a client of the index's API.
 
 from typing import Any, NamedTuple
 
-from highwater.impl.codecs.index.messages import CLASSES
+from highwater.impl.codecs.index import ulids
+from highwater.impl.codecs.index.messages import CLASSES, BlockMeta, decode
 from highwater.impl.errors import StoreError
+from highwater.impl.index.bucket.objects import SEGMENT, metadata_in, place_of
 from highwater.impl.index.letters import kept, writer
+from highwater.impl.index.letters.letter import ASIDE
 from highwater.impl.index.letters.sweeper import Add
 from highwater.impl.index.library import InvalidArgument, TooLate
 from highwater.impl.index.service.codes import FAILED_PRECONDITION, INVALID_ARGUMENT
 from highwater.impl.stores.grpc_calls import Refused
 from highwater.impl.stores.system import system_world
-from highwater.impl.world import ObjectStore
+from highwater.impl.world import ObjectStore, list_all
 from highwater.index.client import Client
 
 FINAL = {INVALID_ARGUMENT: InvalidArgument, FAILED_PRECONDITION: TooLate}  # code -> error of a block that is never added
@@ -47,6 +50,35 @@ async def add_again(store: ObjectStore, keys: list[str], client: Client, past_ho
         except (StoreError, ValueError) as error:
             found.append(Again(key, why=f"{type(error).__name__}: {error}"))
     return found
+
+
+async def admitted(store: ObjectStore, interval_ms: range, client: Client) -> list[Again]:
+    """Add the blocks that were made in an interval, though they are older than the horizon: those of letters that are kept
+    aside, and those of segments in the bucket. What the index has, or knows as removed, stays as it is.
+
+    Results of jobs are left alone: their sources may be in the index."""
+    add = adder(client, past_horizon=True)
+    letters = [entry.key for entry in await list_all(store, ASIDE) if is_of(entry.key, interval_ms)]
+    found = await add_again(store, letters, client, past_horizon=True)
+    for entry in await list_all(store, "segments/"):
+        if place_of(entry.key).kind != SEGMENT or not is_of(entry.key, interval_ms):
+            continue
+        metadata, wrong = await metadata_in(store, entry.key, entry.size_bytes)
+        try:
+            if not wrong:
+                await add(decode(BlockMeta, metadata))
+            found.append(Again(entry.key, place_of(entry.key).ulid, wrong))
+        except StoreError as error:
+            found.append(Again(entry.key, why=f"{type(error).__name__}: {error}"))
+    return found
+
+
+def is_of(key: str, interval_ms: range) -> bool:
+    """Return whether the key of a block's object or letter has a ULID that was made in an interval."""
+    try:
+        return ulids.time_ns(key.split("/")[-2]) // 1_000_000 in interval_ms
+    except (ulids.InvalidUlid, IndexError):
+        return False
 
 
 async def added_or_kept(store: ObjectStore, blocks: list[Any], client: Client, retry_ms: int) -> list[str]:

@@ -13,7 +13,7 @@ REPLICATED = "impl/raft/"
 INDEXED = ("impl/index/", "impl/codecs/index/")
 OF_ROOMS = (REPLICATED, *INDEXED)  # whose mutants have rows of their own in the gate
 UNEXECUTED = (f"{REPLICATED}identity.py",  # what only real processes run: left to the tests
-              f"{REPLICATED}machine.py", f"{REPLICATED}messages.py",  # types: nothing in them runs after the import
+              f"{REPLICATED}clocks.py", f"{REPLICATED}messages.py",  # types: nothing in them runs after the import
               "impl/index/answers.py",
               "impl/index/bucket/")  # programs that read a bucket whole
 SIMULATED = ("impl/protocols/", "impl/kv/", "impl/db/", *OF_ROOMS)

@@ -32,7 +32,7 @@ class Reader:
 
         Raises QueryOver, NotFound if somebody else has deleted an object, and what the index and the store raise.
         """
-        began_ms = self.world.clock.now_ms()
+        began_ms = self.world.clock.monotonic_ms()
         blocks = (await self.query(request)).blocks
         for block in blocks:
             path = block_path(block.shard, tenant_of(block), block.id, block.compaction_level)
@@ -47,5 +47,5 @@ class Reader:
 
     def check(self, began_ms: int) -> None:
         """Raise QueryOver if the time of a query is over that began then."""
-        if self.world.clock.now_ms() - began_ms > self.query_ms:
+        if self.world.clock.monotonic_ms() - began_ms > self.query_ms:
             raise QueryOver(f"the query has read for more than {self.query_ms} ms: ask again for less, or read faster")

@@ -54,10 +54,11 @@ def applied_to(view: View, command: Command, config: Config) -> tuple[View, Resu
     return View(writing.root), Result(command.term, answer)
 
 
-def dump(view: View) -> bytes:
-    """Return the state as a snapshot of the index. Its voters stand in Raft's own snapshot."""
+def dump(view: View, ids: tuple[int, ...] = ()) -> bytes:
+    """Return the state as a snapshot of the index. Its voters stand in Raft's own snapshot; a backup has another id in their
+    place (highwater/index/restore.py)."""
     term, index = applied(view)
-    return snapshot.encode(Position(index, term, ()), view.range(b"", None))
+    return snapshot.encode(Position(index, term, ids), view.range(b"", None))
 
 
 def load(content: bytes) -> View:
@@ -75,4 +76,4 @@ def machine(config: Config) -> Machine:
     """Return the index as a machine for a node of Raft. Raises ConfigRefused."""
     numbers = checked(config)
     return Machine(View(), lambda view, command: applied_to(view, command, numbers), dump, load, entries.LEVEL,
-                   settings=settings(numbers))
+                   settings=settings(numbers), check=lambda view, command: unreadable(command.body))

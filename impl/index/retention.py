@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 
 from highwater.impl.codecs.index import names
 from highwater.impl.codecs.index.messages import Truncate
+from highwater.impl.codecs.index.partitions import text
 from highwater.impl.codecs.index.rows import Times, Unit
-from highwater.impl.errors import Definite, StoreError
+from highwater.impl.errors import Definite
 from highwater.impl.index.kv import Rows
 from highwater.impl.index.library import Index
+from highwater.impl.index.log_time import MS, S, utc
+from highwater.impl.index.pauses import repeat
 from highwater.impl.index.query.catalogue import all_units
 from highwater.impl.index.validate import invalid_tenant
 
-MS = 1_000_000  # ns
-S = 1_000 * MS
 AT_ONCE = 32  # units that one command drops at most
 LONGEST_S = 100 * 366 * 24 * 3600
 
@@ -80,20 +81,22 @@ def command(term: int, units: Iterable[tuple[Unit, Times]]) -> Any:
 class Cleaner:
     """The cleaner of one node. It asks its own node only, and does nothing while that does not lead."""
 
-    def __init__(self, index: Index, leads: Callable[[], bool], policy: Policy, period_ms: int = 60_000):
-        """Make a cleaner. `leads` tells whether the node leads, as far as it knows. Raises PolicyRefused."""
-        self.index, self.leads, self.policy, self.period_ms = index, leads, checked(policy), period_ms
+    def __init__(self, index: Index, leads: Callable[[], bool], policy: Policy, period_ms: int = 60_000,
+                 log: Callable[[str], None] = lambda line: None):
+        """Make a cleaner. `leads` tells whether the node leads, as far as it knows. `log` takes a line for each unit that the
+        cleaner proposes to drop. Raises PolicyRefused."""
+        self.index, self.leads, self.policy, self.period_ms, self.log = index, leads, checked(policy), period_ms, log
 
     async def run(self) -> None:
-        """Clean until it is cancelled. What goes wrong is a warning."""
-        while True:
-            await self.index.world.clock.sleep_ms(self.period_ms)
-            if self.leads():
-                try:
-                    while await self.clean() == AT_ONCE:
-                        pass
-                except StoreError as error:
-                    self.index.world.metrics.warn(f"retention dropped nothing more: {error}")
+        """Clean until it is cancelled. Any error is a warning."""
+        await repeat(self.index.world.clock, self.index.world.metrics, self.period_ms, "index_cleanings_failed",
+                     "retention dropped nothing more", self.cleaned)
+
+    async def cleaned(self) -> None:
+        """Clean as often as there is something to drop, if this node leads. Raises what `clean` raises."""
+        if self.leads():
+            while await self.clean() == AT_ONCE:
+                pass
 
     def over(self, rows: Rows) -> Iterable[tuple[Unit, Times]]:
         """Yield the units that the policy drops now, the oldest first."""
@@ -107,6 +110,9 @@ class Cleaner:
             units.append(one)
             if len(units) == AT_ONCE:
                 break
+        for unit, times in units:
+            self.log(f"retention drops tenant {unit.tenant!r}, shard {unit.shard}, window {text(unit.partition)}, with data up "
+                     f"to {utc(times.max_ms * MS)}")
         if units:
             await self.index.truncate(command(term, units))
             self.index.world.metrics.count("index_units_dropped", len(units))

@@ -4,7 +4,7 @@ A unit is the blocks of one partition, tenant and shard. Here are its rows: one 
 retention drops it as a whole. The times of a unit only widen.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from highwater.impl.codecs.index import rows as row
@@ -70,8 +70,10 @@ def drop(rows: Transaction, unit: Unit) -> None:
     rows.delete_range(prefix + b"\0", prefix + b"\xff")
 
 
-def get(rows: Rows, tenant: str, shard: int, ulids: list[str]) -> list[Any]:
-    """Return those of these blocks that are in the index, each with a string table of its own. Raises InvalidUlid."""
+def get(rows: Rows, tenant: str, shard: int, ulids: list[str], check: Callable[[Any], None] = lambda block: None) -> list[Any]:
+    """Return those of these blocks that are in the index, each with a string table of its own. `check` is called with each.
+
+    Raises InvalidUlid, and what `check` raises."""
     found, tables = [], {}
     for ulid in ulids:
         unit = Unit(partition_of(ulid), tenant, shard)
@@ -80,6 +82,7 @@ def get(rows: Rows, tenant: str, shard: int, ulids: list[str]) -> list[Any]:
             if unit not in tables:
                 tables[unit] = table(rows, unit).strings
             found.append(exported(tables[unit], decode(BlockMeta, value)))
+            check(found[-1])
     return found
 
 

@@ -81,7 +81,8 @@ def restart(state: State, given: Restart) -> State:
 
 
 def tick(state: State, given: Tick) -> State:
-    state = state._replace(elapsed=state.elapsed + 1, stalled=state.stalled + 1 if state.unsynced else 0)
+    state = state._replace(elapsed=state.elapsed + 1, since_leap=state.since_leap + 1,
+                           stalled=state.stalled + 1 if state.unsynced else 0)
     if state.role != LEADER:
         return elections.campaign(state) if state.elapsed >= state.timeout else state
     if elections.is_stalled(state):
@@ -98,7 +99,11 @@ def tick(state: State, given: Tick) -> State:
 def received(state: State, given: Received) -> State:
     """Take a message, after the rules on its term."""
     sender, message = given
-    if sender == state.me or disturbs(state, message):
+    if sender == state.me:
+        return state
+    if message.term > state.term + terms.FAR:
+        return terms.far_ahead(state, sender, message.term)
+    if disturbs(state, message) or is_strange(state, sender):
         return state
     if message.term > state.term and not is_hypothetical(message):
         leader = sender if isinstance(message, Append | Heartbeat | InstallSnapshot) else ""
@@ -113,6 +118,13 @@ def disturbs(state: State, message: Message) -> bool:
     """Tell whether to ignore a candidate of a later term, because there is a leader."""
     return (isinstance(message, PreVote | RequestVote) and message.term > state.term and elections.heard_of_leader(state)
             and not (isinstance(message, RequestVote) and message.transfer))
+
+
+def is_strange(state: State, sender: str) -> bool:
+    """Tell whether to ignore a sender that is no member, as far as this server knows, because there is a leader.
+
+    Without one it is heard: it may belong to the group by changes that this server does not have yet."""
+    return sender != state.leader and elections.heard_of_leader(state) and not in_force.is_known(state, sender)
 
 
 def is_hypothetical(message: Message) -> bool:

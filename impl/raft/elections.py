@@ -7,7 +7,7 @@ leader that hears of no quorum steps down, and followers that hear of a leader i
 
 from highwater.impl.raft import in_force
 from highwater.impl.raft.effects import emit, put, send_in_term, send_when_durable
-from highwater.impl.raft.entries import NOOP, Entry, is_up_to_date, last_index, last_term
+from highwater.impl.raft.entries import NOOP, is_up_to_date, last_index, last_term, made
 from highwater.impl.raft.messages import PreVote, PreVoteReply, RequestVote, Vote
 from highwater.impl.raft.replication import advance_commit, send_appends
 from highwater.impl.raft.state import CANDIDATE, LEADER, PRE_CANDIDATE, Lead, Progress, State
@@ -77,7 +77,12 @@ def vote_asked(state: State, sender: str, message: RequestVote) -> State:
 
 
 def has_vote_for(state: State, candidate: str) -> bool:
-    """Tell whether this server may vote for the candidate in its term: it did already, or it has voted for nobody."""
+    """Tell whether this server may vote for the candidate in its term: it did already, or it has voted for nobody.
+
+    A server that joins votes for nobody before it has an entry: one with its name, whose folder is lost, may have voted. Then
+    it has its term from the leader that lets it join. A server without an entry is no voter, so no election waits for it."""
+    if not state.voters and not last_index(state.log):
+        return False
     return state.vote == candidate or (not state.vote and not state.leader)
 
 
@@ -113,11 +118,11 @@ def lead(state: State) -> State:
     """Lead the term, and open it with an entry that has no effect: once it is committed, so is all before it."""
     following = last_index(state.log) + 1
     state = state._replace(role=LEADER, leader=state.me, elapsed=0, since_heartbeat=0, round=0, reads=(), transfer=None,
-                           granted=frozenset(), refused=frozenset(),
+                           left=frozenset(), granted=frozenset(), refused=frozenset(),
                            uncommitted_bytes=sum(len(entry.body) for entry in
                                                  state.log.entries[state.commit - state.log.base_index:]),
                            followers=tuple(Progress(name, next_index=following) for name in in_force.peers(state)))
-    state = put(emit(state, Lead(state.term)), following, (Entry(state.term, NOOP, b""),))
+    state = put(emit(state, Lead(state.term)), following, (made(state.term, NOOP, b""),))
     return advance_commit(send_appends(state))
 
 

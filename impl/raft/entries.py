@@ -1,10 +1,14 @@
 """Defines the entries of a log, and a log in memory: a tuple of entries after a base. All functions are pure."""
 
+from struct import Struct
 from typing import NamedTuple
+
+from highwater.impl.codecs.crc32c import crc32c
 
 NOOP, COMMAND, MEMBERS, LEVEL = 0, 1, 2, 3  # kinds of entries. A leader opens its term with a NOOP; MEMBERS changes who belongs
 # to the group (members.py); LEVEL lets it use further forms (levels.py).
 KINDS = (NOOP, COMMAND, MEMBERS, LEVEL)
+TERM_AND_KIND = Struct(">QB")
 
 
 class Entry(NamedTuple):
@@ -13,6 +17,27 @@ class Entry(NamedTuple):
     term: int
     kind: int  # one of KINDS
     body: bytes
+    checksum: int | None = None  # CRC-32C by the leader that made the entry; None: it came in a form without checksums
+
+
+def made(term: int, kind: int, body: bytes) -> Entry:
+    """Return a new entry, with its checksum."""
+    return Entry(term, kind, body, checksum_of(term, kind, body))
+
+
+def checksum_of(term: int, kind: int, body: bytes) -> int:
+    """Return the CRC-32C of u64 term, u8 kind and the body."""
+    return crc32c(TERM_AND_KIND.pack(term, kind) + body)
+
+
+def with_checksum(entry: Entry) -> Entry:
+    """Return the entry with a checksum: its own, if it has one."""
+    return made(*entry[:3]) if entry.checksum is None else entry
+
+
+def is_intact(entry: Entry) -> bool:
+    """Tell whether the entry is as its leader made it, as far as it has a checksum."""
+    return entry.checksum is None or entry.checksum == checksum_of(*entry[:3])
 
 
 class Log(NamedTuple):

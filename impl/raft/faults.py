@@ -22,12 +22,25 @@ class OtherNode(FolderRefused):
     """The folder belongs to another node."""
 
 
+class TermSpoilt(FolderRefused):
+    """The term in the folder is higher than any to which a group comes."""
+
+    def __init__(self, term: int):
+        super().__init__(f"its log is in term {term:,}, to which no group comes: a message of a broken or hostile node has "
+                         "spoilt it. If a majority of the other nodes works, replace this one (`highwater raft rejoin`); "
+                         "otherwise recover it (`highwater raft recover`)")
+
+
 class OtherSettings(FolderRefused):
     """The entries in the folder were applied with other settings of the machine."""
 
 
 class OtherVersion(FolderRefused):
     """Another version of highwater wrote the file, in a form that this one does not know."""
+
+
+class HalfChanged(FolderRefused):
+    """A command of an operator has begun to change the folder, and has not ended."""
 
 
 class NotLeader(Definite):
@@ -37,6 +50,10 @@ class NotLeader(Definite):
         self.leader = leader
         hint = f"ask {leader!r}" if leader and leader != me else "no leader is known, try again later"
         super().__init__(f"{me!r} does not lead: {hint}")
+
+
+class Altered(Indefinite):
+    """An entry in this node's memory is not as its leader made it. The node stops before it writes the entry."""
 
 
 class TooLarge(Definite):
@@ -49,6 +66,10 @@ class QueueFull(Definite):
 
 class LevelTooLow(Definite):
     """The command is of a level that the group does not have yet: not all of its nodes know it."""
+
+
+class CommandRefused(Definite):
+    """The machine cannot apply the command, so it was not proposed."""
 
 
 class LeadershipLost(Indefinite):

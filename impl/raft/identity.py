@@ -10,7 +10,7 @@ import json
 from typing import NamedTuple
 
 from highwater.impl.node_world import Disk
-from highwater.impl.raft.faults import Damaged, OtherNode, OtherSettings
+from highwater.impl.raft.faults import Damaged, HalfChanged, OtherNode, OtherSettings
 from highwater.impl.settings import difference
 
 FILE, TEMPORARY = "identity", "identity.tmp"
@@ -23,10 +23,12 @@ class FolderIdentity(NamedTuple):
     node: str
     voters: tuple[str, ...]  # sorted; () of a node that joined, or was recovered
     settings: str = ""  # of the machine; "": it has none, or they are not known
+    unfinished: str = ""  # the change of an operator that has begun in the folder, and has not ended
 
 
 async def check(disk: Disk, mine: FolderIdentity) -> FolderIdentity | None:
-    """Return the folder's identity; None if it has none yet. Changes nothing. Raises OtherNode, OtherSettings, Damaged."""
+    """Return the folder's identity; None if it has none yet. Changes nothing. Raises OtherNode, OtherSettings, HalfChanged,
+    Damaged."""
     if FILE not in await disk.names():
         return None
     found = decoded(await disk.read(FILE))
@@ -40,6 +42,8 @@ async def check(disk: Disk, mine: FolderIdentity) -> FolderIdentity | None:
         raise OtherNode(f"{FILE}: the nodes of the group are {', '.join(found.voters)}, and this node was given "
                         f"{', '.join(mine.voters)}: two groups could lead at once; name the same nodes; those that joined "
                         "later are known from the log")
+    if found.unfinished:
+        raise HalfChanged(f"{FILE}: {found.unfinished} has begun in this folder, and has not ended: give that command again")
     if found.settings and mine.settings and (other := difference(found.settings, mine.settings)):
         raise OtherSettings(f"{FILE}: the folder's entries were applied with {other[0]}, and this node was given {other[1]}: "
                             "give what it had; other settings need a new cluster, made of a backup")
@@ -55,7 +59,8 @@ async def take(disk: Disk, mine: FolderIdentity, known: FolderIdentity | None) -
 async def write(disk: Disk, mine: FolderIdentity) -> None:
     """Give the folder its identity, durably."""
     await disk.create(TEMPORARY)
-    await disk.append(TEMPORARY, json.dumps(mine._asdict(), sort_keys=True).encode() + b"\n")
+    fields = {name: value for name, value in mine._asdict().items() if value or name != "unfinished"}
+    await disk.append(TEMPORARY, json.dumps(fields, sort_keys=True).encode() + b"\n")
     await disk.sync(TEMPORARY)
     await disk.rename(TEMPORARY, FILE)
     await disk.sync_names()
@@ -65,6 +70,6 @@ def decoded(data: bytes) -> FolderIdentity:
     try:
         found = json.loads(data)
         return FolderIdentity(str(found["cluster"]), str(found["node"]), tuple(map(str, found["voters"])),
-                              str(found.get("settings", "")))
+                              str(found.get("settings", "")), str(found.get("unfinished", "")))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Damaged(FILE, 0, f"it does not name a cluster and a node: {error!r}") from error

@@ -56,6 +56,12 @@ def forgotten(state: State, index: int) -> State:
     return state._replace(configurations=tuple(one for one in state.configurations if one.index >= base.index))
 
 
+def is_known(state: State, server: str) -> bool:
+    """Tell whether a server is a member, or was one before a change that may not be committed. Who knows no members knows all.
+    """
+    return not state.voters or any(server in (*one.members.voters, *one.members.learners) for one in state.configurations)
+
+
 def is_open(state: State) -> bool:
     """Tell whether the last change is not known to be committed."""
     return state.configurations[-1].index > state.commit

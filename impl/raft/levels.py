@@ -10,7 +10,8 @@ from struct import error
 
 from highwater.impl import level
 from highwater.impl.level import Level
-from highwater.impl.raft.entries import KINDS, LEVEL, Entry
+from highwater.impl.raft import members
+from highwater.impl.raft.entries import KINDS, LEVEL, MEMBERS, Entry
 from highwater.impl.raft.faults import OtherVersion
 
 START = "start the version of highwater and of the machine that the cluster has"
@@ -28,12 +29,14 @@ def of_entry(index: int, entry: Entry) -> Level:
 def check(first: int, entries: Iterable[Entry], known: Level) -> None:
     """Check entries for a node that knows levels up to `known`; the first of them has the index `first`.
 
-    Raises OtherVersion for a kind or a level that it does not know.
+    Raises OtherVersion for a kind or a level that it does not know, and for members that it cannot read.
     """
     for index, entry in enumerate(entries, first):
         if entry.kind not in KINDS:
             raise OtherVersion(f"entry {index:,} is of kind {entry.kind}, and this highwater, which knows levels up to "
                                f"{known}, knows kinds {min(KINDS)} to {max(KINDS)}: {START}")
+        if entry.kind == MEMBERS:
+            members.decoded(entry.body)
         if entry.kind == LEVEL:
             check_level(f"entry {index:,} raises the cluster", of_entry(index, entry), known)
 

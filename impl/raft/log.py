@@ -6,19 +6,22 @@ synced may still be read, so it is written again then, and synced. Entries that 
 """
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import NamedTuple
 
 from highwater.impl.level import ANY_MACHINE, Level
 from highwater.impl.node_world import Disk
 from highwater.impl.raft import levels, segments
-from highwater.impl.raft.entries import Entry, Log, last_index, last_term
-from highwater.impl.raft.faults import Damaged
+from highwater.impl.raft.entries import Entry, Log, is_intact, last_index, last_term, with_checksum
+from highwater.impl.raft.faults import Altered, Damaged, TermSpoilt
 from highwater.impl.raft.identity import FILE as IDENTITY
-from highwater.impl.raft.records import ENTRY, HARD, TRUNCATE, Record, batch_of
+from highwater.impl.raft.records import ENTRY, HARD, SUMMED, TRUNCATE, Record, batch_of
 from highwater.impl.raft.segments import Segment, name_of, number_of
 from highwater.impl.raft.state import Save
 
 SEGMENT_BYTES = 16 << 20
+KIND_AND_CHECKSUM = Struct(">BI")
+MOST_TERM = (1 << 62) - 1  # a message has a term below 2^62, and a candidate takes one that is higher by one
 UNKNOWN = -1  # the term of an entry that is there no more
 REWRITTEN = "rewritten"  # the newest segment, while it is written again
 
@@ -40,9 +43,11 @@ class DiskLog:
         self.size_bytes = 0  # of the newest
         self.batch = 0  # the latest
         self.term, self.vote, self.last = 0, "", (0, 0)  # as written; `last`: index, term
+        self.checksums = False  # entries are written with theirs: the group has come to the level of forms that allows it
 
     async def write(self, saves: Sequence[Save]) -> None:
-        """Make saves durable, in their order. Raises DiskFull, DiskFailed."""
+        """Make saves durable, in their order. Raises DiskFull, DiskFailed, and Altered before anything of the batch is written.
+        """
         records: list[Record] = []
         for save in saves:
             if save.base is not None:
@@ -63,7 +68,10 @@ class DiskLog:
         if save.first_index <= self.last[0]:
             records.append(Record(TRUNCATE, save.first_index - 1, 0, 0, b""))
         for index, entry in enumerate(save.entries, save.first_index):
-            records.append(Record(ENTRY, index, entry.term, 0, bytes([entry.kind]) + entry.body))
+            if not is_intact(entry):
+                raise Altered(f"entry {index:,} of term {entry.term:,} does not have the checksum that its leader gave it: the "
+                              "memory of this machine is at fault, or a program; nothing of the entry was written")
+            records.append(Record(SUMMED if self.checksums else ENTRY, index, entry.term, 0, body_of(entry, self.checksums)))
             self.last = index, entry.term
         return records
 
@@ -98,6 +106,16 @@ class DiskLog:
         self.segments.append((number, index))
         self.size_bytes = len(data)
 
+    async def replace(self, term: int, vote: str, log: Log) -> None:
+        """Let the log be this one, also with an earlier term than it has. It is so as a whole, or not at all. Raises DiskFull,
+        DiskFailed."""
+        number = self.segments[-1][0] + 1
+        self.term, self.vote, self.last, self.batch = term, vote, (log.base_index, log.base_term), self.batch + 1
+        records = [segments.head(number, self.node, log.base_index, log.base_term, self.batch, anew=True), self._hard_state(),
+                   *self._records(Save(0, term, vote, log.base_index + 1, log.entries))]
+        await put(self.disk, name_of(number), batch_of([record._replace(batch=self.batch) for record in records]))
+        self.segments.append((number, log.base_index))
+
     async def compact(self, index: int) -> None:
         """Remove the segments that only hold entries up to `index`, which a durable and verified snapshot covers."""
         while len(self.segments) > 1 and self.segments[1][1] <= index:
@@ -107,12 +125,12 @@ class DiskLog:
 
 
 async def open_log(disk: Disk, node: str, snapshot: tuple[int, int], segment_bytes: int = SEGMENT_BYTES,
-                   known: Level = ANY_MACHINE) -> tuple[DiskLog, Recovered]:
+                   known: Level = ANY_MACHINE, may_be_spoilt: bool = False) -> tuple[DiskLog, Recovered]:
     """Read and check the log of `node`, cut a torn end, and go on behind it. `snapshot`: (index, last term) of its snapshot.
-    `known`: the highest level that the node knows.
+    `known`: the highest level that the node knows. `may_be_spoilt`: take also a log whose term no group comes to.
 
     A log that does not reach the snapshot's last entry, or has another one there, begins anew after it. Raises Damaged,
-    OtherNode, OtherVersion, DiskFull, DiskFailed. If the folder is refused, nothing in it was changed.
+    OtherNode, OtherVersion, TermSpoilt, DiskFull, DiskFailed. If the folder is refused, nothing in it was changed.
     """
     there = await disk.names()
     names = segments_in(there)
@@ -132,6 +150,8 @@ async def open_log(disk: Disk, node: str, snapshot: tuple[int, int], segment_byt
     opened, recovered = DiskLog(disk, node, segment_bytes), replay.recovered()
     check_reaches(names, recovered.log, snapshot)
     levels.check(recovered.log.base_index + 1, recovered.log.entries, known)
+    if recovered.term >= MOST_TERM and not may_be_spoilt:
+        raise TermSpoilt(recovered.term)
     if torn_head:
         await disk.remove(torn_head)
         await disk.sync_names()
@@ -159,11 +179,15 @@ async def rewrite(disk: Disk, newest: Segment) -> None:
     To sync it as it is would not do. If a sync of an earlier process failed, the system may still show pages that are not on
     the disk, and take them for written: the next sync then succeeds, and a later crash of the machine loses them.
     """
-    whole = (await disk.read(newest.name))[:newest.size_bytes]
+    await put(disk, newest.name, (await disk.read(newest.name))[:newest.size_bytes])
+
+
+async def put(disk: Disk, name: str, segment: bytes) -> None:
+    """Write a segment as a whole, in the place of any that has its name."""
     await disk.create(REWRITTEN)
-    await disk.append(REWRITTEN, whole)
+    await disk.append(REWRITTEN, segment)
     await disk.sync(REWRITTEN)
-    await disk.rename(REWRITTEN, newest.name)
+    await disk.rename(REWRITTEN, name)
     await disk.sync_names()
 
 
@@ -194,6 +218,23 @@ def goes_on(log: Log, snapshot: tuple[int, int]) -> bool:
     return place < len(log.entries) and log.entries[place].term == snapshot[1]
 
 
+def body_of(entry: Entry, checksums: bool) -> bytes:
+    """Return the body of an entry's record."""
+    if not checksums:
+        return bytes([entry.kind]) + entry.body
+    _, kind, body, checksum = with_checksum(entry)
+    return KIND_AND_CHECKSUM.pack(kind, checksum) + body
+
+
+def entry_of(record: Record) -> Entry | None:
+    """Return the entry of a record; None if it does not have its checksum."""
+    if record.type == ENTRY:
+        return Entry(record.term, record.body[0], record.body[1:])
+    kind, checksum = KIND_AND_CHECKSUM.unpack_from(record.body)
+    entry = Entry(record.term, kind, record.body[KIND_AND_CHECKSUM.size:], checksum)
+    return entry if is_intact(entry) else None
+
+
 class Replay:
     """The content of a log, while its segments are read one after the other."""
 
@@ -207,14 +248,17 @@ class Replay:
         """Apply the next segment. Raises Damaged where it contradicts itself, or what is before it."""
         entries, start, index = self.entries, 0, self.base[0] + len(self.entries)  # `index`: of the last entry
         for record in segment.records:
-            if record.type == ENTRY:
+            if record.type in (ENTRY, SUMMED):
                 index += 1
+                entry = entry_of(record)
+                if entry is None:
+                    raise Damaged(segment.name, start, f"entry {record.index:,} is not as its leader made it, by its checksum")
                 if record.index != index:
                     raise Damaged(segment.name, start, f"entry {record.index:,} follows entry {index - 1:,}")
                 if self.base[1] == UNKNOWN:
                     self.base = record.index, record.term
                 else:
-                    entries.append(Entry(record.term, record.body[0], record.body[1:]))
+                    entries.append(entry)
             elif record.type == TRUNCATE:
                 if record.index < self.base[0] and self.is_compacted:
                     # Segments were removed before the oldest. A snapshot covers what they had, and the next entry, too.
@@ -240,6 +284,8 @@ class Replay:
     def _begin(self, segment: Segment, head: Record) -> None:
         """Go on with a segment, which follows the ones before it, or lets the log begin anew."""
         last = self.base[0] + len(self.entries), self.entries[-1].term if self.entries else self.base[1]
+        if segment.anew:
+            self.term = 0  # a recovered folder may have an earlier one
         if not self.segments or segment.anew:
             self.base, self.entries, self.is_compacted = (head.index, head.term), [], not segment.anew
         elif last != (head.index, head.term) or head.batch != self.batch + 1:

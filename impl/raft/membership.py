@@ -3,11 +3,15 @@
 A leader changes one server at a time. It must have committed an entry of its own term, and all earlier changes. Without the
 first of these two leaders may each change the same membership, and have majorities without a common server: the bug of 2015
 in Raft's dissertation. A server joins as a learner, and is a voter once it has caught up.
+
+A voter that left and has lost its folder does not know its votes any more. So its name comes back only in a later term than
+that of the leader that removed it, and a server that joins votes for nobody before it has an entry (elections.py). The former
+server's votes do not count in a later term: whoever is elected then has the removal in its log.
 """
 
 from highwater.impl.raft import in_force, members, reads
 from highwater.impl.raft.effects import emit, put
-from highwater.impl.raft.entries import MEMBERS, Entry, last_index, term_at
+from highwater.impl.raft.entries import MEMBERS, last_index, made, term_at
 from highwater.impl.raft.members import Members
 from highwater.impl.raft.replication import advance_commit, send_appends
 from highwater.impl.raft.state import (
@@ -16,12 +20,14 @@ from highwater.impl.raft.state import (
     LAST_VOTER,
     LEADER,
     LEARN,
+    LEFT,
     NO_CHANGE,
     NO_LEARNER,
     NOT_CAUGHT_UP,
     NOT_LEADER,
     OWN_TERM_UNCOMMITTED,
     PROMOTE,
+    REMOVE,
     REPLICATE,
     Accepted,
     Change,
@@ -37,7 +43,9 @@ def change(state: State, given: Change) -> State:
     if why := reason_to_refuse(state, given):
         return emit(state, Refused(why, state.leader))
     body, first = members.encoded(after(state, given)), last_index(state.log) + 1
-    state = put(state, first, (Entry(state.term, MEMBERS, body),))
+    if given.what == REMOVE and given.name in state.voters:
+        state = state._replace(left=state.left | {given.name})
+    state = put(state, first, (made(state.term, MEMBERS, body),))
     state = in_force.with_peers(state._replace(uncommitted_bytes=state.uncommitted_bytes + len(body)))
     following = reads.confirm(advance_commit(emit(state, Accepted(state.term, first))))
     return following if following.commit > state.commit else send_appends(following)
@@ -72,6 +80,8 @@ def reason_to_refuse(state: State, given: Change) -> str:
         return CHANGE_UNDER_WAY
     if state.me not in state.voters:
         return NOT_LEADER  # any more, with its next tick
+    if given.what == LEARN and given.name in state.left:
+        return LEFT
     if given.what == PROMOTE and given.name in state.learners:
         return "" if has_caught_up(state, given.name) else NOT_CAUGHT_UP
     if given.what == PROMOTE and given.name not in state.voters:

@@ -77,6 +77,14 @@ class HeartbeatReply(NamedTuple):
     round: int
 
 
+class ClockedReply(NamedTuple):
+    """A HeartbeatReply with the clock of its sender. Drivers exchange it; the core is given the HeartbeatReply in it."""
+
+    term: int
+    round: int
+    clock_ms: int  # since the epoch, when it was sent; 0 for a clock before that
+
+
 class InstallSnapshot(NamedTuple):
     """The leader offers its snapshot up to `index`, because it has no more entries that the follower needs.
 

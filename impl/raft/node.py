@@ -12,10 +12,12 @@ from highwater.impl import level
 from highwater.impl.errors import StoreError, TaskCancelled, TimedOut
 from highwater.impl.level import FIRST, FORMS, Level
 from highwater.impl.node_world import NodeWorld
-from highwater.impl.raft import core, in_force, levels, snapshots, wire
-from highwater.impl.raft.entries import COMMAND, LEVEL, Entry, entry_at, term_at, without_before
+from highwater.impl.raft import core, in_force, levels, reads, snapshots, wire
+from highwater.impl.raft.clocks import Clocks, Told
+from highwater.impl.raft.entries import COMMAND, LEVEL, entry_at, term_at, without_before
 from highwater.impl.raft.faults import (
     ChangeRefused,
+    CommandRefused,
     LeadershipLost,
     LevelTooLow,
     NoChange,
@@ -34,26 +36,29 @@ from highwater.impl.raft.fetch import Chunk, FetchChunk, Fetched, chunk_of
 from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.guard import GuardedDisk
 from highwater.impl.raft.log import SEGMENT_BYTES, DiskLog, Recovered, open_log
-from highwater.impl.raft.machine import Command, Machine
+from highwater.impl.raft.machine import CannotApply, Command, Machine, applied, named
 from highwater.impl.raft.members import Members
-from highwater.impl.raft.messages import Append
+from highwater.impl.raft.messages import Append, ClockedReply, HeartbeatReply, Message
 from highwater.impl.raft.snapshots import Snapshot
 from highwater.impl.raft.state import (
     CHANGE_UNDER_WAY,
     HANDING_OVER,
     LAST_VOTER,
     LEADER,
+    LEFT,
     NO_CHANGE,
     NO_LEARNER,
     NO_VOTER,
     NOT_CAUGHT_UP,
     OWN_TERM_UNCOMMITTED,
     QUEUE_FULL,
+    REMOVE,
     TOO_LARGE,
     Accepted,
     Change,
     Compact,
     Config,
+    FarAhead,
     FetchFailed,
     FetchSnapshot,
     Input,
@@ -74,6 +79,7 @@ from highwater.impl.raft.state import (
     Tick,
     TransferTo,
 )
+from highwater.impl.raft.terms import FAR
 from highwater.impl.raft.waiters import Bell, Waiter
 from highwater.impl.world import Task
 
@@ -95,12 +101,17 @@ class Options(NamedTuple):
 
 
 USUAL = Options()
+CLOCKED = 2  # the level of forms at which replies to heartbeats have clocks
+UNAPPLIED = ("`highwater raft check FOLDER --machine FILE.py:NAME` (of an index: --machine index) shows what the machine does "
+             "with the folder of a stopped node")
 REFUSALS: dict[str, tuple[type[StoreError], str]] = {  # of a change -> what the caller is told
     OWN_TERM_UNCOMMITTED: (NotYet, "the leader has committed no entry of its own term yet: try again soon"),
     CHANGE_UNDER_WAY: (NotYet, "an earlier change is not committed yet: try again soon"),
     NOT_CAUGHT_UP: (NotYet, "the learner lacks too many entries: try again later"),
     NO_LEARNER: (ChangeRefused, "only a learner may become a voter, and this server is none: let it join first"),
     LAST_VOTER: (ChangeRefused, "the last voter cannot leave"),
+    LEFT: (ChangeRefused, "it has left in this term, in which it could vote again if its folder was lost: let another node "
+                          "lead (`highwater raft transfer`), or restart a node that is alone, and then let it join"),
     NO_CHANGE: (NoChange, "the members are so already"),
 }
 
@@ -123,6 +134,8 @@ class Node:
         self.known = Level(options.forms, machine.level)  # the highest level that this node knows
         self.value, self.applied = machine.initial, 0  # the machine's state, and how far it has applied
         self.level = FIRST  # of the group, by what is applied
+        self.commanded_ms = world.clock.monotonic_ms()  # when the last command was applied, or the state of a snapshot taken
+        self.told: dict[str, tuple[int, int]] = {}  # follower -> its clock, and the monotonic one when its reply came
         self.snapshot, self.snapshot_data = snapshots.EMPTY, b""  # the latest verified one; its file
         self.log: DiskLog | None = None
         self.saves: list[Save] = []  # not written yet
@@ -227,14 +240,18 @@ class Node:
     async def propose(self, body: bytes) -> Done:
         """Replicate an entry, and return once it is committed and applied here.
 
-        Definite errors: NotLeader, TooLarge, QueueFull, LevelTooLow, NotRunning. Indefinite ones, after which the entry may be
-        committed: LeadershipLost, NodeStopped.
+        Definite errors: NotLeader, TooLarge, QueueFull, LevelTooLow, CommandRefused, NotRunning. Indefinite ones, after which
+        the entry may be committed: LeadershipLost, NodeStopped.
         """
         self.check_running()
         needed = self.machine.level_of(body)
         if needed > self.level.machine and needed > self._level_of_log().machine:
             raise LevelTooLow(f"the command needs level {needed} of the machine, and the cluster is at level "
                               f"{self.level.machine}: upgrade all nodes, then call again")
+        if self.state.role == LEADER and len(body) <= self.state.config.max_entry_bytes:
+            command = Command(self.applied + 1, self.state.term, body, self.level.machine)
+            if (why := self.machine.refusal(self.value, command)) is not None:
+                raise CommandRefused(why)
         return await self._proposed(Propose((body,)))
 
     def _level_of_log(self) -> Level:
@@ -282,6 +299,20 @@ class Node:
                 self.asked.pop(name, None)
                 self.readers = [(index, other) for index, other in self.readers if other is not waiter]
 
+    async def settled(self) -> None:
+        """Return once this node, if it leads, has applied all that was committed before it led. Raises what `read` does."""
+        if self.state.role == LEADER and not reads.knows_commits(self.state):
+            await self.read()
+
+    def clocks(self) -> Clocks:
+        """Return the clocks that this node knows."""
+        now_ms, state = self.world.clock.monotonic_ms(), self.state
+        voters = state.voters if self.level.forms >= CLOCKED else (state.me,)
+        if state.role != LEADER or not reads.knows_commits(state):
+            voters = ()
+        told = {name: Told(clock_ms, now_ms - at_ms) for name, (clock_ms, at_ms) in self.told.items()}
+        return Clocks(state.me, voters, self.world.clock.now_ms(), told, now_ms - self.commanded_ms)
+
     async def change(self, what: str, name: str, address: str = "") -> Done:
         """Change the members by one server, and return once that is committed and applied here.
 
@@ -297,7 +328,9 @@ class Node:
             if refused.why not in REFUSALS:
                 raise self._refusal(refused, 0)
             error, why = REFUSALS[refused.why]
-            raise error(f"{name!r}: {why}")
+            members = ", ".join((*self.state.voters, *self.state.learners))
+            raise error(f"{name!r}: " + (f"no member of this group, whose members are {members}" if error is NoChange
+                                         and what == REMOVE else why))
         await self._send(outputs)
         return await waiter.wait()
 
@@ -341,13 +374,26 @@ class Node:
     async def _send(self, outputs: tuple[Output, ...]) -> None:
         for output in outputs:
             if isinstance(output, Send) and not self.stopped:
-                await self.world.net.send(output.to, wire.encoded(output.message))
+                await self.world.net.send(output.to, wire.encoded(self._clocked(output.message), self.level.forms))
+
+    def _clocked(self, message: Message) -> wire.OnWire:
+        """Return the form of a message on the wire: a reply to a heartbeat gets this node's clock once the level allows it."""
+        if isinstance(message, HeartbeatReply) and self.level.forms >= CLOCKED:
+            return ClockedReply(*message, max(self.world.clock.now_ms(), 0))
+        return message
 
     def _step(self, given: Input, proposer: Waiter | None = None) -> tuple[Output, ...]:
-        """Take a step, and do what it puts out, but for messages. `proposer` waits for the entry that this step proposes."""
+        """Take a step, and do what it puts out, but for messages. `proposer` waits for the entry that this step proposes.
+
+        A member that contradicts what is committed stops the node. A message of anybody else is dropped then."""
         try:
             self.state, outputs = self.step(self.state, given)
         except Contradiction as error:
+            if isinstance(given, Received) and not in_force.is_known(self.state, given.sender):
+                self.world.metrics.count("raft_contradicting_strangers")
+                self.world.metrics.warn(f"a message of {given.sender!r}, which is no member as far as this node knows, is "
+                                        f"dropped: {error}")
+                return ()
             self._stop(str(error))
             raise NodeStopped(str(error)) from error
         for output in outputs:
@@ -372,6 +418,11 @@ class Node:
                 waiter.failed(LeadershipLost(f"node {self.state.me!r} does not lead any more: its successor may commit the "
                                              "entry, or not"))
             self.proposals = {}
+        elif isinstance(output, FarAhead):
+            self.world.metrics.count("raft_far_ahead_messages")
+            if output.raised:
+                self.world.metrics.warn(f"{output.sender!r} is in term {output.term:,}, or lies: this node hears of no leader, "
+                                        f"and raises its own term by {FAR:,} to {self.state.term:,}")
         elif isinstance(output, FetchSnapshot):
             self.fetching = Fetched(output.leader, output.index, output.last_term)
             self.snapshotting.ring()
@@ -392,8 +443,15 @@ class Node:
         while self.applied < self.state.commit:
             index = self.applied + 1
             entry = entry_at(self.state.log, index)
-            result = self._applied(index, entry)
+            try:
+                self.value, reached, result = applied(self.machine, self.value, self.level, index, entry)
+            except CannotApply as error:
+                raise self._failed(str(error)) from error
             self.applied = index
+            if entry.kind == COMMAND:
+                self.commanded_ms = self.world.clock.monotonic_ms()
+            if reached != self.level:
+                self._come_to(reached)
             waiter = self.proposals.pop(index, None)
             if waiter is not None:
                 waiter.done(Done(index, result))
@@ -405,14 +463,16 @@ class Node:
         if self._snapshot_is_due():
             self.snapshotting.ring()
 
-    def _applied(self, index: int, entry: Entry) -> Any:
-        if entry.kind == COMMAND:
-            command = Command(index, entry.term, entry.body, self.level.machine)
-            self.value, result = self.machine.apply(self.value, command)
-            return result
-        if entry.kind == LEVEL:
-            self.level = self.level.raised(levels.of_entry(index, entry))
-        return None
+    def _failed(self, what: str) -> NodeStopped:
+        """Stop because of an error of the machine, and return what to raise: this node would differ if it went on."""
+        self._stop(f"{what}; {UNAPPLIED}")
+        return NodeStopped(f"{what}; {UNAPPLIED}")
+
+    def _come_to(self, of: Level) -> None:
+        """Have the level of the group, which the log has or a snapshot."""
+        self.level = of
+        if self.log is not None:
+            self.log.checksums = of.forms >= wire.CHECKSUMS
 
     def _end_transfers(self) -> None:
         for waiter in self.transfers:
@@ -438,12 +498,9 @@ class Node:
                 message = wire.decoded(received.body)
                 if isinstance(message, Append):
                     levels.check(message.prev_index + 1, message.entries, self.known)
-            except wire.Malformed as problem:
-                self.world.metrics.count("raft_malformed_messages")
-                self.world.metrics.warn(f"a message of {received.sender!r} is dropped: {problem}")
+            except (wire.Malformed, OtherVersion) as problem:
+                self._refuse(received.sender, problem)
                 continue
-            except OtherVersion as problem:
-                raise OtherVersion(f"from {received.sender!r}: {problem}") from None
             if isinstance(message, FetchChunk):
                 chunk = chunk_of(message, self.snapshot, self.snapshot_data, self.options.chunk_bytes)
                 if not self.stopped:
@@ -452,7 +509,27 @@ class Node:
                 if self.fetching is not None and self.fetching.take(received.sender, message):
                     self.fetched_more.ring()
             else:
+                if isinstance(message, ClockedReply):
+                    if received.sender in self.state.voters:
+                        self.told[received.sender] = message.clock_ms, self.world.clock.monotonic_ms()
+                    message = HeartbeatReply(message.term, message.round)
                 await self._give(Received(received.sender, message))
+
+    def _refuse(self, sender: str, problem: wire.Malformed | OtherVersion) -> None:
+        """Drop a message that cannot be read, and end its connection.
+
+        Raises OtherVersion if a later version of highwater sent it: the group has come to a level that this node does not know.
+        """
+        if isinstance(problem, OtherVersion | wire.UnknownForm) and self._is_later(sender):
+            raise OtherVersion(f"from {sender!r}: {problem}") from problem
+        self.world.metrics.count("raft_malformed_messages")
+        self.world.metrics.warn(f"a message of {sender!r} is dropped, and its connection ends: {problem}")
+        self.world.net.end_from(sender)
+
+    def _is_later(self, sender: str) -> bool:
+        """Tell whether a sender is a member, and has said that it knows a level that this node does not know."""
+        known = self.world.net.known_of(sender)
+        return known is not None and not self.known.covers(known) and in_force.is_known(self.state, sender)
 
     async def _write_on(self) -> None:
         """Make saves durable, all that came meanwhile with one sync, and cut the log after a snapshot."""
@@ -498,7 +575,11 @@ class Node:
     def _snapshot_of(self, index: int, term: int) -> Snapshot:
         """Return the snapshot of what is applied, with the members that are in force there."""
         since, of = in_force.at(self.state, index)
-        return Snapshot(index, term, of.voters, self.machine.dump(self.value), of if since else None, self.level)
+        try:
+            content = self.machine.dump(self.value)
+        except Exception as error:
+            raise self._failed(f"the machine cannot dump its state after entry {index:,}: {named(error)}") from error
+        return Snapshot(index, term, of.voters, content, of if since else None, self.level)
 
     def _members_of(self, snapshot: Snapshot) -> Members | None:
         """Return the members by a snapshot; None if they are those with which this node began."""
@@ -511,7 +592,14 @@ class Node:
 
     def _restore(self, snapshot: Snapshot) -> None:
         """Have the state of a snapshot, and no other."""
-        self.value, self.applied, self.level = self.machine.load(snapshot.content), snapshot.index, snapshot.level
+        try:
+            value = self.machine.load(snapshot.content)
+        except Exception as error:
+            what = f"the machine cannot load the snapshot up to entry {snapshot.index:,}: {named(error)}"
+            raise self._failed(what) from error
+        self.value, self.applied = value, snapshot.index
+        self.commanded_ms = self.world.clock.monotonic_ms()
+        self._come_to(snapshot.level)
 
     async def _fetch(self, fetched: Fetched) -> None:
         """Fetch an offered snapshot and install it, or say that it failed: the leader offers again."""
@@ -539,9 +627,14 @@ class Node:
             if fetched.is_gone():
                 return None
             if fetched.is_whole():
-                found = fetched.snapshot()
-                if found is not None:
-                    levels.check_level(f"the snapshot of {fetched.leader!r} is of a cluster raised", found.level, self.known)
+                try:
+                    found = fetched.snapshot()
+                    if found is not None:
+                        levels.check_level(f"the snapshot of {fetched.leader!r} is of a cluster raised", found.level,
+                                           self.known)
+                except OtherVersion as problem:
+                    self._refuse(fetched.leader, problem)
+                    return None
                 return found
             attempts = 0 if len(fetched.data) > before else attempts + 1
         return None

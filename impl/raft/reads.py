@@ -11,6 +11,8 @@ from highwater.impl.raft.messages import Heartbeat, ReadIndex, ReadIndexReply
 from highwater.impl.raft.state import LEADER, PendingRead, ReadReady, ReadRefused, State
 from highwater.impl.raft.terms import majority, of_voters
 
+READS = 1_000  # of one follower, that wait at the leader
+
 
 def beat(state: State) -> State:
     """Send heartbeats to all followers. Each gets a commit index that it is known to have."""
@@ -30,8 +32,8 @@ def read(state: State, name: str) -> State:
 
 
 def asked(state: State, sender: str, message: ReadIndex) -> State:
-    """Serve the read of a follower."""
-    if state.role != LEADER:
+    """Serve the read of a follower, unless too many of it wait: each is looked at with each answer to a heartbeat."""
+    if state.role != LEADER or sum(pending.asker == sender for pending in state.reads) >= READS:
         return send_in_term(state, sender, ReadIndexReply(state.term, message.read, -1))
     return begin(state, message.read, sender)
 

@@ -2,7 +2,8 @@
 
 The form of a record in a segment of the log, integers big-endian: u32 length and u32 CRC-32C of what follows; then u8 type, u64
 index, u64 term, u64 batch, and the body. A batch is what was made durable by one sync; the last record of each batch has the
-highest bit of its type set, so that one can tell which batch a record after it would be of.
+highest bit of its type set, so that one can tell which batch a record after it would be of. The body of an entry is u8 kind and
+its content; of a SUMMED one u8 kind, u32 checksum by the leader that made it, and the content.
 """
 
 import re
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from highwater.impl.codecs.crc32c import crc32c
 
-HEAD, HARD, TRUNCATE, ENTRY = 1, 2, 3, 4  # types: segment head, hard state, cut of the log, entry
+HEAD, HARD, TRUNCATE, ENTRY, SUMMED = 1, 2, 3, 4, 5  # types: segment head, hard state, cut of the log, entry, with a checksum
 LAST = 0x80
 PREFIX, FIELDS, WHOLE = Struct(">II"), Struct(">BQQQ"), Struct(">IIBQQQ")
 BEFORE_BODY = PREFIX.size + FIELDS.size

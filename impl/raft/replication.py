@@ -8,7 +8,7 @@ missing.
 
 from highwater.impl.raft import reads, transfer
 from highwater.impl.raft.effects import emit, put, send
-from highwater.impl.raft.entries import Entry, agreeing, entries_from, last_index, term_at
+from highwater.impl.raft.entries import agreeing, entries_from, last_index, made, term_at
 from highwater.impl.raft.messages import Append, Appended, Conflict, HeartbeatReply, InstallSnapshot
 from highwater.impl.raft.state import (
     HANDING_OVER,
@@ -33,7 +33,7 @@ def propose(state: State, bodies: tuple[bytes, ...], kind: int) -> State:
     if why := reason_to_refuse(state, bodies, size):
         return emit(state, Refused(why, state.leader))
     first = last_index(state.log) + 1
-    state = put(state, first, tuple(Entry(state.term, kind, body) for body in bodies))
+    state = put(state, first, tuple(made(state.term, kind, body) for body in bodies))
     state = emit(state._replace(uncommitted_bytes=state.uncommitted_bytes + size), Accepted(state.term, first))
     return send_appends(state)
 
@@ -98,8 +98,8 @@ def offer_snapshot(state: State, follower: Progress) -> State:
 def appended(state: State, sender: str, message: Appended) -> State:
     """Take note of what a follower has durably: it may make an entry committed, and the follower may get more."""
     follower = progress_of(state, sender)._replace(active=True)
-    if message.match_index < follower.match_index:
-        return with_progress(state, follower)  # an answer that is late
+    if not follower.match_index <= message.match_index <= last_index(state.log):
+        return with_progress(state, follower)  # an answer that is late, or of entries that nobody has sent
     match, waited = message.match_index, is_paused(state, follower)  # and missed what was committed meanwhile
     follower = follower._replace(match_index=match, next_index=max(follower.next_index, match + 1), paused=False,
                                  inflight=tuple(last for last in follower.inflight if last > match))
@@ -131,7 +131,8 @@ def heartbeat_answered(state: State, sender: str, message: HeartbeatReply) -> St
     """Confirm reads, and go on where an Append or its answer may have been lost."""
     follower = progress_of(state, sender)
     inflight = follower.inflight[1:] if len(follower.inflight) >= state.config.max_inflight else follower.inflight
-    follower = follower._replace(active=True, paused=False, inflight=inflight, round=max(follower.round, message.round))
+    answered = min(message.round, state.round)  # none is later than the own one
+    follower = follower._replace(active=True, paused=False, inflight=inflight, round=max(follower.round, answered))
     state = with_progress(state, follower)
     if follower.match_index < last_index(state.log) or follower.mode != REPLICATE:
         state = send_append(state, sender, even_empty=True)

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from highwater.impl.raft.faults import Damaged, OtherNode, OtherVersion
-from highwater.impl.raft.records import ENTRY, HARD, HEAD, TRUNCATE, Record, record_at, records_behind
+from highwater.impl.raft.records import ENTRY, HARD, HEAD, SUMMED, TRUNCATE, Record, record_at, records_behind
 
 MAGIC, VERSION = b"hwraftlg", 1
 NAME = re.compile("log-([0-9]{16})")
@@ -78,7 +78,7 @@ def check_torn(name: str, data: bytes, position: int, before: Record | None, new
 
 def check_order(name: str, position: int, record: Record, before: Record | None) -> None:
     """Raises Damaged unless the record may follow the one before it, OtherVersion if its type is unknown."""
-    if record.type not in (HEAD, HARD, TRUNCATE, ENTRY):
+    if record.type not in (HEAD, HARD, TRUNCATE, ENTRY, SUMMED):
         raise OtherVersion(f"{name}: byte {position:,}: a record of type {record.type}, which version {VERSION} of the log "
                            "does not have: start the version of highwater that wrote it")
     if (record.type == HEAD) != (before is None):

@@ -118,6 +118,7 @@ class State(NamedTuple):
     random: int = 0  # the state of the generator of election timeouts, 64 bits
     timeout: int = 0  # ticks without a leader after which this server begins an election
     elapsed: int = 0  # ticks since it heard of the leader, or gave a vote; at a leader: since it checked its quorum
+    since_leap: int = 0  # ticks since it started, or raised its term for a message that was too far ahead
     granted: frozenset[str] = frozenset()  # a candidate's votes, or a pre-candidate's
     refused: frozenset[str] = frozenset()
     # leaders
@@ -127,6 +128,7 @@ class State(NamedTuple):
     uncommitted_bytes: int = 0  # bodies of the entries after `commit`
     reads: tuple[PendingRead, ...] = ()  # oldest first
     transfer: Transfer | None = None
+    left: frozenset[str] = frozenset()  # the voters that this leader has removed in its term
     # snapshots
     snapshot: tuple[int, int] = (0, 0)  # (index, last term) of the own one, which is durable and verified
     fetching: tuple[int, int] | None = None  # (index, last term) of the snapshot that the driver fetches
@@ -266,7 +268,7 @@ class Refused(NamedTuple):
 NOT_LEADER, TOO_LARGE, QUEUE_FULL = "not leader", "too large", "queue full"
 HANDING_OVER, NO_VOTER = "handing over", "no voter"
 OWN_TERM_UNCOMMITTED, CHANGE_UNDER_WAY, NOT_CAUGHT_UP = "own term uncommitted", "change under way", "not caught up"
-NO_CHANGE, NO_LEARNER, LAST_VOTER = "no change", "no learner", "last voter"
+NO_CHANGE, NO_LEARNER, LAST_VOTER, LEFT = "no change", "no learner", "last voter", "left in this term"
 
 
 class ReadReady(NamedTuple):
@@ -309,4 +311,12 @@ class StepDown(NamedTuple):
     term: int  # that it led
 
 
-Output = Save | Send | Accepted | Refused | ReadReady | ReadRefused | FetchSnapshot | Restore | Lead | StepDown
+class FarAhead(NamedTuple):
+    """A message was ignored, because its term is too far ahead of this server's (terms.py)."""
+
+    sender: str
+    term: int
+    raised: bool  # this server has raised its own term
+
+
+Output = Save | Send | Accepted | Refused | ReadReady | ReadRefused | FetchSnapshot | Restore | Lead | StepDown | FarAhead

@@ -5,9 +5,11 @@ How a server goes into a term as a follower, and what a majority is.
 
 from highwater.impl.raft.effects import emit, send
 from highwater.impl.raft.messages import ReadIndexReply
-from highwater.impl.raft.state import FOLLOWER, LEADER, ReadRefused, State, StepDown
+from highwater.impl.raft.state import FOLLOWER, LEADER, FarAhead, ReadRefused, State, StepDown
 
 BITS = 1 << 64
+FAR = 1 << 20  # terms ahead; of a message that is further ahead its sender may be spoilt, or lie
+LEAP_TIMEOUTS = 4  # shortest election timeouts between two rises by FAR, so that elections can end between them
 
 
 def majority(state: State) -> int:
@@ -49,6 +51,20 @@ def become_follower(state: State, term: int, leader: str) -> State:
         state = state._replace(term=term, vote="", held=())
     return with_new_timeout(state._replace(role=FOLLOWER, leader=leader, granted=frozenset(), refused=frozenset(),
                                            followers=(), transfer=None))
+
+
+def far_ahead(state: State, sender: str, term: int) -> State:
+    """Ignore a message whose term is too far ahead, so that one spoilt server deposes nobody.
+
+    A server that leads nobody and hears of no leader raises its term by FAR, so that it comes to a group that is really so far
+    ahead. It votes for nobody in the message's term, which it has not reached. Its election timeout goes on."""
+    hears = state.role == LEADER or (state.leader != "" and state.elapsed < state.config.election_ticks)
+    leaps = not hears and state.since_leap >= LEAP_TIMEOUTS * state.config.election_ticks
+    state = emit(state, FarAhead(sender, term, leaps))
+    if not leaps:
+        return state
+    return state._replace(term=state.term + FAR, vote="", held=(), role=FOLLOWER, leader="", granted=frozenset(),
+                          refused=frozenset(), since_leap=0)
 
 
 def refuse_reads(state: State, leader: str) -> State:

@@ -12,6 +12,7 @@ other's levels, and a refusal names both.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from struct import Struct, error
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ HANDSHAKE = 2
 LENGTH, VERSION, TEXT = Struct(">I"), Struct(">H"), Struct(">H")
 HELLO_BYTES = 4096  # at most, of a hello and of its answer
 HANDSHAKE_S = 5.0
+FRAME_S = 20.0  # from the length of a frame to its last byte
 PEER, CLIENT = "peer", "client"
 ACCEPTED, REFUSED = 1, 0
 
@@ -58,13 +60,20 @@ class Welcome(NamedTuple):
     instance: str
 
 
-async def read_frame(reader: asyncio.StreamReader, most_bytes: int) -> bytes | None:
-    """Return the next frame's body; None if the connection has ended between two frames. Raises Malformed, OSError."""
+Room = Callable[[int], Awaitable[None]]  # returns once there is room for so many bytes
+
+
+async def read_frame(reader: asyncio.StreamReader, most_bytes: int, room: Room | None = None) -> bytes | None:
+    """Return the next frame's body; None if the connection has ended between two frames. `room` is awaited with the size before
+    the body is read. Raises Malformed, OSError, and what `room` raises."""
     try:
         (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
         if length > most_bytes:
             raise Malformed(f"a frame of {length:,} bytes is announced, and at most {most_bytes:,} are taken")
-        return await reader.readexactly(length)
+        if room is not None:
+            await room(length)
+        async with asyncio.timeout(FRAME_S):  # whoever announces a frame keeps the room for it
+            return await reader.readexactly(length)
     except asyncio.IncompleteReadError as cut:
         if cut.expected == LENGTH.size and not cut.partial:
             return None
@@ -112,7 +121,9 @@ def hello_to(hello: Hello) -> bytes:
 def hello_of(data: bytes | None) -> Hello:
     """Return the hello. One of another version is not read further than its version. Raises Malformed, HandshakeRefused."""
     begin = len(MAGIC) + VERSION.size
-    if data is None or len(data) < begin or data[:len(MAGIC)] != MAGIC:
+    if data is None:
+        raise Malformed("the other side closed the connection before its hello: its log or its message says why")
+    if len(data) < begin or data[:len(MAGIC)] != MAGIC:
         raise Malformed("the connection does not begin with a hello: it is of another program")
     (theirs,) = VERSION.unpack_from(data, len(MAGIC))
     if theirs != HANDSHAKE:
@@ -140,7 +151,8 @@ async def introduce(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
         await writer.drain()
         answer = await read_frame(reader, HELLO_BYTES)
     if not answer:
-        raise Malformed("the connection was closed without an answer to the hello")
+        raise Malformed("the connection was closed without an answer to the hello: if the node has certificates, give "
+                        "--tls-ca, --tls-cert and --tls-key")
     if answer[0] != ACCEPTED:
         raise HandshakeRefused(texts_of(answer[1:], 1)[0])
     known, end = level_at(answer, 1)

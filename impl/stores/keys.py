@@ -6,6 +6,11 @@ All stores share one rule, so that a program that runs on one of them runs on ea
 OWN_FOLDER = ".highwater"  # holds LocalStore's locks and temporary files; no key may lead into it
 
 
+def escaped(text: str) -> str:
+    """Return a text from outside for a terminal or a log: what cannot be printed is shown by its escape, as by `repr`."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
 def check_key(key: str) -> None:
     """Check that every store here can hold this key. Raises ValueError, which names the key and the fault."""
     fault = fault_of(key)

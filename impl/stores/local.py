@@ -49,7 +49,8 @@ class LocalStore:
     """An ObjectStore in the folder `root`: the object of key "a/b" is the file root/a/b.
 
     A file cannot be a folder. A store with a key "a" refuses "a/b" with ValueError. Folders stay, so after "a/b" it refuses
-    "a". A pipe, a device or a socket is no object. A listing does not follow a link to a folder around the link.
+    "a". A pipe, a device or a socket is no object. A listing does not follow a link to a folder around the link. Unless
+    the store is only read, it follows no link that leads out of it: whoever deletes or moves what it shows would do so there.
     `last_modified_ms` is the time of this machine's clock, but never goes back (see above).
     """
 
@@ -234,10 +235,11 @@ class LocalStore:
         try:
             path = os.path.join(self._root, folder)
             found = os.stat(path)
-            if (found.st_dev, found.st_ino) in around:
+            if (found.st_dev, found.st_ino) in around or not self._may_list(path):
                 return
             with os.scandir(path) as files:
-                names = sorted(file.name + "/" * is_folder(file) for file in files)
+                names = sorted(file.name + "/" * is_folder(file) for file in files
+                               if not file.is_symlink() or self._may_list(file.path))
         except GONE:
             return
         around |= {(found.st_dev, found.st_ino)}
@@ -249,6 +251,11 @@ class LocalStore:
                     yield from self._keys_below(key, prefix, after, check, around)
             elif key > after:
                 yield key
+
+    def _may_list(self, path: str) -> bool:
+        """Tell whether a file or folder lies in the store, whatever links lead to it. A store that is only read shows all."""
+        root = os.path.realpath(self._root)
+        return self._read_only or os.path.commonpath((root, os.path.realpath(path))) == root
 
     def strays(self, folder: str) -> list[str]:
         """Return the keys of files that no listing shows, although other programs may: links to nothing, bad names, pipes.

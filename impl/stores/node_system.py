@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from highwater.impl.level import ANY_MACHINE, Level
 from highwater.impl.node_world import Disk, Message, NodeWorld
 from highwater.impl.stores.system import Counters, SystemClock, Ulids
 
@@ -45,6 +46,12 @@ class LocalNet:
                 return await self._inbox.get()
         except TimeoutError:
             return None
+
+    def known_of(self, peer: str) -> Level | None:
+        return ANY_MACHINE if peer in self._inboxes else None  # all nodes of a process have its version
+
+    def end_from(self, sender: str) -> None:
+        pass  # there are no connections
 
 
 def local_worlds(disks: Sequence[tuple[str, Disk]]) -> dict[str, NodeWorld]:

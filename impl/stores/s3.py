@@ -59,7 +59,7 @@ PUT_ID = "highwater-put-id"  # the name of the user metadata that holds the id o
 ATTEMPTS = 4  # of a request that may be sent again
 SENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")  # the header Content-Range
 PAUSE_S = 0.1  # the pause before the second attempt; it doubles with each further attempt
-MALFORMED = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError)  # of botocore and `_entries`, in replies
+LONGEST_REASON = 500  # characters of an error's text: a server chooses it
 
 
 class MalformedReply(Exception):
@@ -349,16 +349,20 @@ class S3Store:
             return f"{place}: there is no such bucket: make it, or correct its name"
         if (bound := bound_of(error)) and (key := (request or {}).get("Key")):
             return f"{place}: {key!r}: {bound}"
-        return f"{place}: {bound_of(error) or error}"
+        return f"{place}: {bound_of(error) or str(error)[:LONGEST_REASON]}"
 
 
 def well_formed(call: Callable[..., Any], request: dict[str, Any]) -> Any:
-    """Return what `call` makes of a reply. Raises MalformedReply if it cannot read the reply."""
+    """Return what `call` makes of a reply. Raises one of FAILURES.
+
+    botocore and `_entries` may raise any other error for a reply of another form, also RecursionError for one that is nested
+    deeply. Then it is MalformedReply.
+    """
     try:
         return call(**request)
-    except MALFORMED as error:
-        if isinstance(error, FAILURES):
-            raise
+    except (*FAILURES, StoreError):
+        raise
+    except Exception as error:
         raise MalformedReply(f"the reply cannot be used: {type(error).__name__}: {error}") from error
 
 
@@ -387,12 +391,13 @@ def verdict_of(error: Exception) -> Verdict:
 
 def status_of(error: Exception) -> int:
     """Return the HTTP status of an error; 0 if there was no answer."""
-    return error.response["ResponseMetadata"].get("HTTPStatusCode", 0) if isinstance(error, ClientError) else 0
+    return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) if isinstance(error, ClientError) else 0
 
 
 def code_of(error: Exception) -> str:
-    """Return S3's code for the error; the status as text if the answer had no body, as for HEAD."""
-    return error.response["Error"].get("Code", "") if isinstance(error, ClientError) else ""
+    """Return S3's code for the error; the status as text if the answer had no body, as for HEAD; "" if it is no text."""
+    found = error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else ""
+    return found if isinstance(found, str) else ""
 
 
 def to_ms(moment: datetime) -> int:

@@ -15,12 +15,14 @@ from ulid import ULID
 
 from highwater.impl.errors import TaskCancelled, TimedOut
 from highwater.impl.stores.databases import LocalDatabases, base_of
+from highwater.impl.stores.keys import escaped
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.memory import MemoryStore, wall_clock_ms
 from highwater.impl.stores.read_only import ReadOnly
 from highwater.impl.world import ObjectStore, Result, World
 
 ACCEPTED = "memory://, file:///a/folder, a/folder, s3://bucket or s3://bucket/prefix"
+LONGEST_WARNING = 2_000  # letters of a warning in the log: keys and errors of a store are in it
 log = logging.getLogger("highwater")
 
 
@@ -193,8 +195,12 @@ class SystemClock:
     def now_ms(self) -> int:
         return wall_clock_ms()
 
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
     async def sleep_ms(self, duration_ms: int) -> None:
         end_ns = time.monotonic_ns() + duration_ms * 1_000_000
+        await asyncio.sleep(duration_ms / 1e3)  # also of 0 ms: the other tasks have their turn
         while (left_ns := end_ns - time.monotonic_ns()) > 0:  # a timer may fire a little early
             await asyncio.sleep(left_ns / 1e9)
 
@@ -247,7 +253,7 @@ class Counters:
 
     def warn(self, message: str) -> None:
         self.count("warnings")
-        log.warning("%s", message)
+        log.warning("%s", escaped(message[:LONGEST_WARNING]))
 
     def snapshot(self) -> dict[str, float]:
         """Return all metrics, sorted by name: {"gets": 2, "get_ms.count": 2, "get_ms.sum": 9.5, "get_ms.min": 1.5,

@@ -65,6 +65,7 @@ FIELDS = {
         "acked": (Term, Server, Place), "disk": (Server, Place, Term), "size": (Server, Place), "committed": (Term, Place),
         "applied": (Place, Term, bool),
         "restarts": (Count,), "ahead": (Count,), "learned": (Count,), "seen": (Count,), "installed": (Count,), "torn": (Count,),
+        "raised": (Term, bool),
     },
     "Server": {
         "pc": (Literal["Follower", "Candidate", "Leader"],), "term": (Term,), "vote": (Server, bool), "commit": (Place,),
@@ -81,7 +82,7 @@ def initial(c: m.Constants) -> dict[str, dict]:
     shared = {"stood": nothing, "cl": zero, "cl_size": zero, "voted": nothing, "latest": zero, "ruled": nothing,
               "leads": nothing, "e": zero, "e_size": zero, "acked": zero, "disk": zero, "size": zero, "committed": zero,
               "applied": nothing, "restarts": 0, "ahead": 0, "learned": 0, "seen": 0,
-              "installed": 0, "torn": 0}
+              "installed": 0, "torn": 0, "raised": nothing}
     return {"": shared, "Server": {"pc": "Follower", "term": 0, "vote": nothing, "commit": 0}}
 
 
@@ -110,6 +111,10 @@ def with_ack(s, t, me, n):
     return lambda u, x: If(And(u == t, x == me, n > s.acked(u, x)), n, s.acked(u, x))
 
 
+def is_far(c, t, own):
+    return And(c.FAR > 0, t > own + c.FAR)
+
+
 def timeout(c, s, w):
     t, me = w.term + 1, w.me
     yield And(room(w.me, c.CANDIDATES), room(w.term, c.MAX_TERM)), (), with_vote(s, t, me, me).but(
@@ -123,8 +128,10 @@ def grant(c, s, w, t: Term, who: Server):
     free = Or(t > w.term, And(t == w.term, Or(Not(s.some(Server, w.vote)), not c.VOTE_ONCE)))
     ends, mine = s.cl(t, who, s.cl_size(t, who)), last(s, w.me)
     later = Or(not c.UP_TO_DATE, ends > mine, And(ends == mine, s.cl_size(t, who) >= s.size(w.me)))
-    yield And(s.stood(t, who), who != w.me, free, later, Not(s.voted(t, w.me, who))), (t, who), \
-        with_vote(s, t, w.me, who), w.but(pc="Follower", term=t, vote=lambda x: x == who)
+    guard, far = And(s.stood(t, who), who != w.me, free, later, Not(s.voted(t, w.me, who))), is_far(c, t, w.term)
+    yield And(guard, Not(far)), (t, who), with_vote(s, t, w.me, who), w.but(pc="Follower", term=t, vote=lambda x: x == who)
+    if not c.VOTE_NEAR:
+        yield And(guard, far), (t, who), with_vote(s, t, w.me, who), w.but(pc="Follower", term=w.term + c.FAR, vote=nothing)
 
 
 def become_leader(c, s, w):
@@ -139,7 +146,10 @@ def become_leader(c, s, w):
 def see_term(c, s, w, t: Term):
     can = room(s.seen, c.SEEN)
     s2 = s.but(seen=one_more(s.seen, c.SEEN))
-    yield And(can, t > w.term, s.some(Server, lambda x: s.stood(t, x))), (t,), s2, w.but(pc="Follower", term=t, vote=nothing)
+    raises = And(c.FAR > 0, t == w.term + c.FAR)
+    told = Or(s.some(Server, lambda x: s.stood(t, x)), s.raised(t), raises)
+    yield And(can, t > w.term, Not(is_far(c, t, w.term)), told, room(t - 1, c.MAX_TERM)), (t,), \
+        s2.but(raised=lambda u: Or(s.raised(u), And(u == t, raises))), w.but(pc="Follower", term=t, vote=nothing)
     yield And(can, t == w.term, at(w.pc, "Candidate"), s.ruled(t)), (t,), s2, w.but(pc="Follower")
 
 
@@ -156,7 +166,7 @@ def propose(c, s, w):
 
 def accept(c, s, w, t: Term, n: Place):
     me = w.me
-    guard = And(s.ruled(t), t >= w.term, n > s.acked(t, me), n <= s.e_size(t))
+    guard = And(s.ruled(t), t >= w.term, Not(is_far(c, t, w.term)), n > s.acked(t, me), n <= s.e_size(t))
     acked = s.but(acked=with_ack(s, t, me, n))
     if c.PREV_MATCH:
         same = prefix(s, n, lambda i: s.disk(me, i), lambda i: s.e(t, i))
@@ -488,7 +498,7 @@ def read(role: str, value: Any) -> Tables:
         "ruled": frozenset(t for t, *_ in value.leaders), "leads": frozenset((t, who) for t, who, _ in value.leaders),
         "e": entries(led), "e_size": sizes(led), "acked": defaultdict(int, {(t, who): n for t, who, n in sorted(value.acks)}),
         "disk": entries(disks), "size": sizes(disks), "committed": defaultdict(int, dict(value.commits)),
-        "applied": value.applied}
+        "applied": value.applied, "raised": value.raised}
 
 
 def write(role: str, t: Tables) -> Any:
@@ -503,7 +513,7 @@ def write(role: str, t: Tables) -> Any:
         leaders=tuple(sorted((u, who, log("e", t["e_size"][u], u)) for u, who in t["leads"])),
         acks=frozenset((u, who, n) for (u, who), n in t["acked"].items() if n),
         logs=tuple(log("disk", n, who) for who, n in sorted(t["size"].items())),
-        **{name: t[name] for name in COUNTERS},
+        **{name: t[name] for name in COUNTERS}, raised=t["raised"],
         commits=frozenset((u, n) for u, n in t["committed"].items() if n), applied=t["applied"])
 
 
@@ -518,14 +528,16 @@ def scope(c: Any) -> Scope:  # a Constants without None
 SMALL = scope(m.Constants(RESTARTS=1))
 SYSTEM = System(FIELDS, ROLES, RIGID, meaning, initial, ACTIONS, CLAUSES, PROPERTIES, SMALL, read, write, axioms={"Meet": meet},
                 lemmas=LEMMAS, needs=NEEDS)
-UNBOUNDED = dict.fromkeys(("CANDIDATES", "MAX_TERM", "MAX_LOG", "AHEAD", "LEARNED", "SEEN", "INSTALLED", "RESTARTS", "TORN"))
-SAFEGUARDS = {"VOTE_ONCE", "UP_TO_DATE", "MAJORITY", "PREV_MATCH", "OWN_TERM", "COMMIT_MATCHED", "SYNC_VOTE", "SYNC_LOG",
-              "SYNC_OWN", "SNAPSHOT_COMMITTED"}
+UNBOUNDED = dict.fromkeys(("CANDIDATES", "MAX_TERM", "MAX_LOG", "AHEAD", "LEARNED", "SEEN", "INSTALLED", "RESTARTS", "TORN")
+                          ) | {"FAR": 1 << 20}  # that of impl/raft/terms.py
+SAFEGUARDS = {"VOTE_ONCE", "VOTE_NEAR", "UP_TO_DATE", "MAJORITY", "PREV_MATCH", "OWN_TERM", "COMMIT_MATCHED", "SYNC_VOTE",
+              "SYNC_LOG", "SYNC_OWN", "SNAPSHOT_COMMITTED"}
 SAFEGUARDS_OFF = tuple({name: False} for name in m.Constants._fields if name in SAFEGUARDS)
 SYSTEMS = {"": {}}  # that are proved
 # Instances for the tie that together take every action.
 INSTANCES: tuple[dict[str, Any], ...] = (
     {}, {"AHEAD": 1, "CANDIDATES": 1}, {"LEARNED": 1, "CANDIDATES": 1, "MAX_TERM": 1}, {"SEEN": 1, "MAX_LOG": 0},
+    {"SEEN": 1, "FAR": 1, "CANDIDATES": 1, "MAX_TERM": 3, "MAX_LOG": 0},
     {"RESTARTS": 1, "CANDIDATES": 1, "MAX_TERM": 1}, {"INSTALLED": 1, "CANDIDATES": 1, "MAX_TERM": 1},
     # With UP_TO_DATE two leaders in conflict take three servers, and many more states.
     {"TORN": 1, "SERVERS": 2, "UP_TO_DATE": False},

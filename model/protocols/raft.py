@@ -15,6 +15,9 @@ once it has accepted them as a follower does.
 A commit remembers the term in which it was made. Only later leaders must have the entry: a leader of an earlier term that has
 not heard of its successor may lack it.
 
+A message may be of a term that is too far ahead: perhaps its sender is spoilt, or lies. A server that takes it for one of
+those raises its own term by FAR, without a vote. Whether some server is in that term does not matter.
+
 Pre-vote and check-quorum serve liveness and have no actions here. Changes of membership are in raft_membership.py.
 """
 
@@ -37,12 +40,14 @@ class Constants(NamedTuple):
     AHEAD: int | None = 0  # entries, in all, that a leader sends before its own sync
     LEARNED: int | None = 0  # commits, in all, that a server hears of
     SEEN: int | None = 0  # terms, in all, that a server adopts without a vote or an entry
+    FAR: int = 0  # a message whose term is further ahead is too far ahead; 0: none is
     INSTALLED: int | None = 0  # snapshots, in all, that a server installs
     # Faults, each bounded
     RESTARTS: int | None = 0
     TORN: int | None = 0  # writes, in all, of which a server's disk keeps the cut of its log and none of the entries
     # Safeguards: switch one off and a property must fail
     VOTE_ONCE: bool = True  # a server votes for one candidate in a term
+    VOTE_NEAR: bool = True  # no vote in a term that is too far ahead; False: one in that term, and the own term rises by FAR
     UP_TO_DATE: bool = True  # a candidate whose log ends earlier than the voter's gets no vote
     MAJORITY: bool = True  # a quorum is more than half of the servers; False: half of them suffice
     PREV_MATCH: bool = True  # a server appends an entry if all before it are the leader's; False: to any log of that length
@@ -56,7 +61,7 @@ class Constants(NamedTuple):
 
 LIMITS = {  # the values that an instance may have
     **dict.fromkeys(("CANDIDATES", "MAX_TERM", "MAX_LOG", "AHEAD", "LEARNED", "SEEN", "INSTALLED", "RESTARTS", "TORN"), MANY),
-    "SERVERS": MANY[1:]}
+    "SERVERS": MANY[1:], "FAR": MANY[:-1]}
 
 Term = int
 Log = tuple[Term, ...]
@@ -74,6 +79,7 @@ class Shared(NamedTuple):
     seen: int
     installed: int
     torn: int
+    raised: frozenset[Term]  # to which servers have raised their own, because another was too far ahead
     # ghosts
     commits: frozenset[tuple[Term, int]]  # (term of the leader, how much of its log it has committed): the largest
     applied: frozenset[tuple[int, Term]]  # (place, entry) of what servers took for committed because they heard so
@@ -116,6 +122,11 @@ def with_log(s: Shared, who: int, log: Log) -> Shared:
     return s._replace(logs=(*s.logs[:who], log, *s.logs[who + 1:]))
 
 
+def is_far(c: Constants, t: Term, own: Term) -> bool:
+    """Tell whether a message's term is too far ahead of a server's."""
+    return 0 < c.FAR < t - own
+
+
 # --- elections
 
 def timeout(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
@@ -130,8 +141,11 @@ def grant(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A server votes for a candidate."""
     for t, who, log in sorted(s.cands):
         free = t > w.term or (t == w.term and (w.vote is None or not c.VOTE_ONCE))
-        if who != me and free and (not c.UP_TO_DATE or last(log) >= last(s.logs[me])) and (t, me, who) not in s.votes:
-            yield (t, who), s._replace(votes=s.votes | {(t, me, who)}), w._replace(pc="Follower", term=t, vote=who)
+        far = is_far(c, t, w.term)
+        if who != me and free and (not c.UP_TO_DATE or last(log) >= last(s.logs[me])) and (t, me, who) not in s.votes and not (
+                far and c.VOTE_NEAR):
+            after = w._replace(pc="Follower", term=w.term + c.FAR if far else t, vote=None if far else who)
+            yield (t, who), s._replace(votes=s.votes | {(t, me, who)}), after
 
 
 def become_leader(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
@@ -143,12 +157,13 @@ def become_leader(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
 
 
 def see_term(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
-    """A message tells a server of a later term, or a candidate that its term has a leader."""
+    """A message tells a server of a later term, or a candidate that its term has a leader. Of one that is too far ahead the
+    server believes FAR."""
     if below(s.seen, c.SEEN):
-        s2 = s._replace(seen=one_more(s.seen, c.SEEN))
-        for t in sorted({t for t, *_ in s.cands}):
-            if t > w.term:
-                yield (t,), s2, w._replace(pc="Follower", term=t, vote=None)
+        s2, raised = s._replace(seen=one_more(s.seen, c.SEEN)), {w.term + c.FAR} if c.FAR else set()
+        for t in sorted({t for t, *_ in s.cands} | s.raised | raised):
+            if t > w.term and not is_far(c, t, w.term) and below(t - 1, c.MAX_TERM):
+                yield (t,), s2._replace(raised=s.raised | (raised & {t})), w._replace(pc="Follower", term=t, vote=None)
             elif t == w.term and w.pc == "Candidate" and any(term == t for term, *_ in s.leaders):
                 yield (t,), s2, w._replace(pc="Follower")
 
@@ -173,7 +188,7 @@ def accept(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A server has the first n entries of a leader's log on its disk, and acknowledges them. What it has beyond them stays,
     unless it is in conflict with them. A leader acknowledges what it sent before its own sync."""
     for t, _, log in s.leaders:
-        if t >= w.term:
+        if t >= w.term and not is_far(c, t, w.term):
             for n in range(acked(s, t, me) + 1, (len(log) if c.PREV_MATCH else min(len(log), len(s.logs[me]) + 1)) + 1):
                 sent = log[:n] if c.PREV_MATCH else (*s.logs[me][:n - 1], log[n - 1])
                 kept = s.logs[me] if s.logs[me][:n] == sent else sent
@@ -381,7 +396,7 @@ def renamed_servers(part: tuple, names: tuple[int, ...]) -> tuple:
 
 def initial(c: Constants) -> tuple[Shared, tuple[Server, ...]]:
     nobody: frozenset = frozenset()
-    s = Shared(nobody, nobody, (), nobody, ((),) * c.SERVERS, 0, 0, 0, 0, 0, 0, nobody, nobody)
+    s = Shared(nobody, nobody, (), nobody, ((),) * c.SERVERS, 0, 0, 0, 0, 0, 0, nobody, nobody, nobody)
     if not c.ELECTED:
         return s, (Server(),) * c.SERVERS
     s = s._replace(cands=frozenset({(1, 0, ())}), votes=frozenset((1, i, 0) for i in range(c.SERVERS)), leaders=((1, 0, ()),))

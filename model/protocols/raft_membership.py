@@ -11,7 +11,7 @@ leaders of different terms change the same membership, and each has a majority o
 A server that is no member takes entries as any other. So a learner needs no state of its own: it is a server that is not yet
 a member, and nobody counts it. Votes are given to whoever asks; a candidate counts those of the members in its own log.
 
-Early sends, snapshots, torn writes and restarts are as in raft.py.
+Early sends, snapshots, torn writes, restarts and terms that are too far ahead are as in raft.py.
 """
 
 from collections.abc import Iterator
@@ -33,6 +33,7 @@ class Constants(NamedTuple):
     CHANGES: int | None = 1  # changes of membership, in all, that leaders append
     AHEAD: int | None = 0  # entries, in all, that a leader sends before its own sync
     SEEN: int | None = 0  # terms, in all, that a server adopts without a vote or an entry
+    FAR: int = 0  # a message whose term is further ahead is too far ahead; 0: none is
     INSTALLED: int | None = 0  # snapshots, in all, that a server installs
     RESTARTS: int | None = 0
     TORN: int | None = 0  # writes, in all, of which a server's disk keeps the cut of its log and none of the entries
@@ -46,7 +47,7 @@ class Constants(NamedTuple):
 
 LIMITS = {  # the values that an instance may have
     **dict.fromkeys(("CANDIDATES", "MAX_TERM", "MAX_LOG", "CHANGES", "AHEAD", "SEEN", "INSTALLED", "RESTARTS", "TORN"), MANY),
-    "SERVERS": MANY[1:], "START": MANY[1:], "LED": (0, 1, 2)}
+    "SERVERS": MANY[1:], "START": MANY[1:], "FAR": MANY[:-1], "LED": (0, 1, 2)}
 
 Term = int
 Members = tuple[int, ...]  # sorted
@@ -65,6 +66,7 @@ class Shared(NamedTuple):
     installed: int
     restarts: int
     torn: int
+    raised: frozenset[Term]  # to which servers have raised their own, because another was too far ahead
     commits: frozenset[tuple[Term, int]]  # ghost: (term of the leader, how much of its log it has committed): the largest
 
 
@@ -120,6 +122,11 @@ def with_log(s: Shared, who: int, log: Log) -> Shared:
     return s._replace(logs=(*s.logs[:who], log, *s.logs[who + 1:]))
 
 
+def is_far(c: Constants, t: Term, own: Term) -> bool:
+    """Tell whether a message's term is too far ahead of a server's."""
+    return 0 < c.FAR < t - own
+
+
 # --- elections
 
 def timeout(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
@@ -134,7 +141,7 @@ def grant(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A server votes for a candidate, whether either is a member or not."""
     for t, who, log in sorted(s.cands):
         free = t > w.term or (t == w.term and w.vote is None)
-        if who != me and free and last(log) >= last(s.logs[me]):
+        if who != me and free and not is_far(c, t, w.term) and last(log) >= last(s.logs[me]):
             yield (t, who), s._replace(votes=s.votes | {(t, me, who)}), w._replace(pc="Follower", term=t, vote=who)
 
 
@@ -147,12 +154,13 @@ def become_leader(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
 
 
 def see_term(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
-    """A message tells a server of a later term, or a candidate that its term has a leader."""
+    """A message tells a server of a later term, or a candidate that its term has a leader. Of one that is too far ahead the
+    server believes FAR."""
     if below(s.seen, c.SEEN):
-        s2 = s._replace(seen=one_more(s.seen, c.SEEN))
-        for t in sorted({t for t, *_ in s.cands}):
-            if t > w.term:
-                yield (t,), s2, w._replace(pc="Follower", term=t, vote=None)
+        s2, raised = s._replace(seen=one_more(s.seen, c.SEEN)), {w.term + c.FAR} if c.FAR else set()
+        for t in sorted({t for t, *_ in s.cands} | s.raised | raised):
+            if t > w.term and not is_far(c, t, w.term) and below(t - 1, c.MAX_TERM):
+                yield (t,), s2._replace(raised=s.raised | (raised & {t})), w._replace(pc="Follower", term=t, vote=None)
             elif t == w.term and w.pc == "Candidate" and any(term == t for term, *_ in s.leaders):
                 yield (t,), s2, w._replace(pc="Follower")
 
@@ -207,7 +215,7 @@ def accept(c: Constants, me: int, s: Shared, w: Server) -> Iterator:
     """A server, member or not, has the first n entries of a leader's log on its disk, and acknowledges them. What it has beyond
     them stays, unless it is in conflict with them. A leader acknowledges what it sent before its own sync."""
     for t, _, log in s.leaders:
-        if t >= w.term:
+        if t >= w.term and not is_far(c, t, w.term):
             for n in range(acked(s, t, me) + 1, len(log) + 1):
                 kept = s.logs[me] if s.logs[me][:n] == log[:n] else log[:n]
                 leads = w.pc == "Leader" and t == w.term
@@ -342,7 +350,7 @@ SOMETIMES = {
 
 def initial(c: Constants) -> tuple[Shared, tuple[Server, ...]]:
     nobody: frozenset = frozenset()
-    s = Shared(nobody, nobody, (), nobody, ((),) * c.SERVERS, 0, 0, 0, 0, 0, 0, nobody)
+    s = Shared(nobody, nobody, (), nobody, ((),) * c.SERVERS, 0, 0, 0, 0, 0, 0, nobody, nobody)
     servers = [Server()] * c.SERVERS
     for t in range(1, c.LED + 1):
         who = t - 1

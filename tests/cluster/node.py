@@ -64,7 +64,7 @@ async def run(wanted: dict[str, Any]) -> str:
     tls = certificates(Files(*wanted["tls"])) if wanted["tls"] else None
     settings = Settings(wanted["folder"], wanted["node"], nodes, loaded(wanted["machine"]), listen=Address(*wanted["listen"]),
                         metrics_port=wanted["metrics"], options=options, tls=tls, join=wanted["join"],
-                        cluster=wanted["cluster"])
+                        cluster=wanted["cluster"], roles_required=wanted["roles_required"])
     disk = (ForgetfulDisk if wanted["bug"] == "forgets" else FailingDisk)(wanted["folder"])
     if wanted["bug"] == "unconfirmed":
         server.Node.read = unconfirmed

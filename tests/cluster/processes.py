@@ -19,6 +19,7 @@ from typing import IO, Any
 from highwater.cluster.client import Client
 from highwater.impl.errors import StoreError
 from highwater.impl.level import FORMS
+from highwater.impl.stores.certificates import Files, Tls
 from highwater.impl.stores.stream_net import Address
 from highwater.servers.leash import free_port
 from tests.cluster.proxy import Proxy
@@ -33,10 +34,13 @@ class Cluster:
     """Processes with a folder each. Their connections go through proxies."""
 
     def __init__(self, folder: Path, names: Sequence[str] = ("1", "2", "3"), seed: int = 0, bug: str = "", tick_ms: int = 50,
-                 snapshot_entries: int = 400):
+                 snapshot_entries: int = 400, machine: str = MACHINE, forms: int = FORMS):
         self.folder, self.names, self.random = folder, tuple(names), Random(seed)
         self.options: dict[str, Any] = {"bug": bug, "tick_ms": tick_ms, "snapshot_entries": snapshot_entries,
-                                        "tls": None, "machine": MACHINE, "forms": FORMS, "cluster": "main"}
+                                        "tls": None, "machine": machine, "forms": forms, "cluster": "main",
+                                        "roles_required": False}
+        self.certificates: dict[str, Files] = {}  # of some nodes, and not those of the options
+        self.tls: Tls | None = None  # of clients
         self.addresses = {name: Address("127.0.0.1", free_port()) for name in names}
         self.metrics = {name: free_port() for name in names}
         self.proxies: dict[tuple[str, str], Proxy] = {}
@@ -97,6 +101,7 @@ class Cluster:
             wanted = {"parent": os.getpid(), "folder": str(self.folder / name), "node": name, "nodes": nodes,
                       "listen": self.addresses[name], "metrics": self.metrics[name],
                       "join": name not in self.founders, **self.options}
+            wanted["tls"] = self.certificates.get(name, wanted["tls"])
             command = [sys.executable, "-m", "tests.cluster.node", json.dumps(wanted)]
             process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.STDOUT)
@@ -141,7 +146,7 @@ class Cluster:
             resource.prlimit(self.processes[name].pid, resource.RLIMIT_FSIZE, (largest, largest))
 
     def client(self, limit_s: float = 5.0) -> Client:
-        return Client(self.addresses, self.options["cluster"], limit_s=limit_s)
+        return Client(self.addresses, self.options["cluster"], self.tls, limit_s)
 
     async def leader(self) -> str:
         """Wait until a node leads that has committed something in its term, and all that run follow it."""

@@ -130,7 +130,8 @@ def test_a_change_that_cannot_be_made_is_one_line(tmp_path):
             assert "cannot be reached" in await raft("join", f"9={nobody}", "--nodes", nodes, code=2)
             assert "is no node: write NAME=HOST:PORT" in await raft("join", "9", "--nodes", nodes, code=2)
             assert "this is node '1', and not '9'" in await raft("join", f"9={three.addresses['1']}", "--nodes", nodes, code=2)
-            assert "'9': the members are so already" in await raft("leave", "9", "--nodes", nodes, code=2)
+            said = await raft("leave", "9", "--nodes", nodes, code=2)
+            assert "'9': no member of this group, whose members are 1, 2, 3" in said
             with pytest.raises(NoChange):
                 await client.leave("9")
             for name in ("2", "3"):
@@ -152,6 +153,28 @@ def test_a_voter_whose_folder_is_new_does_not_join_under_its_name(tmp_path):
             await four.answers("4")
             said = await raft("join", f"4={four.addresses['4']}", "--nodes", nodes, code=2)
             assert "node '4' votes in cluster 'main', and its folder" in said and "by `raft rejoin`" in said
+
+    asyncio.run(work())
+
+
+def test_name_that_left_comes_back_in_a_later_term(tmp_path):
+    """Its folder is new, so in the term in which it left it could vote a second time."""
+    async def work():
+        async with three_and_more(tmp_path, "4") as (four, client):
+            nodes, place = listed(four.addresses), f"4={four.addresses['4']}"
+            await raft("join", place, "--nodes", nodes)
+            assert "under this one it is refused in this term" in await raft("leave", "4", "--nodes", nodes)
+            await four.kill("4")
+            shutil.rmtree(tmp_path / "4")
+            four.start("4")
+            await four.answers("4")
+            said = await raft("join", place, "--nodes", nodes, code=2)
+            assert "'4': it has left in this term" in said and "let another node lead (`highwater raft transfer`)" in said
+            leader = (await client.status("1"))["leader"]
+            await raft("transfer", "1" if leader != "1" else "2", "--nodes", nodes)
+            assert "node 4 is a voter" in await raft("join", place, "--nodes", nodes)
+            await append(client, 1)
+            assert await values(client, "4") == [1]
 
     asyncio.run(work())
 

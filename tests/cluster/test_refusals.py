@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from highwater.impl.level import FORMS
 from highwater.impl.raft import identity, snapshots
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.log import DiskLog
@@ -183,7 +184,7 @@ def test_status_transfer_and_check(tmp_path):
             assert shown.returncode == 3 and "cannot be reached: Connection refused" in shown.stdout
             checked = await asyncio.to_thread(highwater, "check", str(tmp_path / leader))
             assert checked.returncode == 0 and "the node can start in this folder" in checked.stdout
-            assert f"node '{leader}' of cluster 'main', at level 1.1\nvoters by its log: 1, 2, 3\n" in checked.stdout
+            assert f"node '{leader}' of cluster 'main', at level {FORMS}.1\nvoters by its log: 1, 2, 3\n" in checked.stdout
             other = await asyncio.to_thread(highwater, "status", "--nodes", nodes, "--cluster", "other")
             assert other.returncode == 3 and "is of cluster 'main', and not of 'other'" in other.stdout
 

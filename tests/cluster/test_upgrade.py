@@ -12,8 +12,8 @@ from highwater.impl.raft.faults import LevelTooLow, NotYet
 from tests.cluster.processes import LIMIT_S, MACHINE, ROOT, Cluster, cluster
 from tests.cluster.workload import Workload
 
-OLDER = {"machine": MACHINE, "forms": FORMS}
-NEWER = {"machine": f"{ROOT / 'tests' / 'cluster' / 'counting.py'}:SERVICE", "forms": FORMS + 1}
+OLDER = {"machine": MACHINE, "forms": FORMS - 1}
+NEWER = {"machine": f"{ROOT / 'tests' / 'cluster' / 'counting.py'}:SERVICE", "forms": FORMS}
 COUNT = b'{"do": "count", "key": "c", "value": 1}'
 CLIENTS = 4
 
@@ -57,7 +57,7 @@ async def ends_with(three: Cluster, name: str, what: str) -> None:
 @pytest.mark.parametrize("snapshot_entries", (10_000, 30), ids=("level in the log", "level in a snapshot"))
 def test_a_cluster_is_upgraded_node_by_node_while_it_works(tmp_path, snapshot_entries):
     async def work():
-        async with cluster(tmp_path, snapshot_entries=snapshot_entries) as three, three.client(limit_s=5.0) as client:
+        async with cluster(tmp_path, snapshot_entries=snapshot_entries, **OLDER) as three, three.client(limit_s=5.0) as client:
             await three.leader()
             load = Workload(client, three.names, seed=1)
             clients = asyncio.ensure_future(load.run(CLIENTS))
@@ -68,21 +68,21 @@ def test_a_cluster_is_upgraded_node_by_node_while_it_works(tmp_path, snapshot_en
             with pytest.raises(LevelTooLow, match="needs level 2 of the machine, and the cluster is at level 1: upgrade"):
                 await count(client)
             await asyncio.sleep(1.0)  # time enough to raise the level, if the older node did not matter
-            assert await levels(three, client) == [[1, 1]] * 3
+            assert await levels(three, client) == [[FORMS - 1, 1]] * 3
             await restarted(three, "3", NEWER)
             async with three.client(limit_s=30.0) as other:
-                await raised_to(three, other, Level(FORMS + 1, 2))
+                await raised_to(three, other, Level(FORMS, 2))
                 assert [await count(other) for _ in range(3)] == [1, 2, 3]
                 for name in three.names:
                     assert json.loads(await other.query(b'{"count": "c"}', name)) == {"count": 3}
-                    await three.said_so(name, f"the cluster is at level {FORMS + 1}.2")
+                    await three.said_so(name, f"the cluster is at level {FORMS}.2")
             await asyncio.sleep(0.5)  # of load at the new level
             load.is_over = True
             await clients
             follower = next(name for name in three.names if name != "1")
             await three.stop(follower)
             three.options |= OLDER
-            await ends_with(three, follower, f"to level {FORMS + 1}.2, and this node knows levels up to {FORMS}.1: start")
+            await ends_with(three, follower, f"to level {FORMS}.2, and this node knows levels up to {FORMS - 1}.1: start")
             three.options |= NEWER
             three.start(follower)
             await three.leader()
@@ -96,24 +96,24 @@ def test_a_cluster_is_upgraded_node_by_node_while_it_works(tmp_path, snapshot_en
 
 def test_an_older_node_does_not_join_a_cluster_that_was_raised(tmp_path):
     async def work():
-        async with cluster(tmp_path) as three:
+        async with cluster(tmp_path, **OLDER) as three:
             for name in three.names:
                 await three.kill(name)
             three.options |= NEWER
             three.start()
             leader = await three.leader()
             async with three.client() as client:
-                await raised_to(three, client, Level(FORMS + 1, 2))
+                await raised_to(three, client, Level(FORMS, 2))
                 three.options |= OLDER
                 await three.add("4")
                 for name in ("1", "2", "3"):
-                    line = f"node '4' knows levels up to {FORMS}.1, and node {name!r} is at level {FORMS + 1}.2: start on '4'"
+                    line = f"node '4' knows levels up to {FORMS - 1}.1, and node {name!r} is at level {FORMS}.2: start on '4'"
                     await three.said_so("4", f"refuses the connection: {line}")
                     await three.said_so(name, f"is closed: {line}")
                 client.limit_s = 2.0
                 with pytest.raises(NotYet, match="the learner lacks too many entries"):
                     await client.join("4", three.addresses["4"])
-                line = f"node {leader!r} is at level {FORMS + 1}.2, and node '4' knows levels up to {FORMS}.1"
+                line = f"node {leader!r} is at level {FORMS}.2, and node '4' knows levels up to {FORMS - 1}.1"
                 await three.said_so(leader, f"node '4' at {three.addresses['4']} refuses the connection: {line}")
                 await three.said_so("4", f"is closed: {line}")
                 await client.leave("4")

@@ -63,8 +63,9 @@ def test_the_story_of_an_index_is_told_in_each_gate_and_for_ten_minutes_on_spark
     assert all((soak.root() / folder).is_dir() for folder in dlq_recovery.ON_SPARK)
 
 
-@pytest.mark.parametrize(("rows", "tests"), [(raft, {"processes": raft.TEN_MINUTES}), (
-    metadata_fsm, {"bytes": metadata_fsm.BYTES, "processes": metadata_fsm.TEN_MINUTES})])
+@pytest.mark.parametrize(("rows", "tests"), [
+    (raft, {"processes": raft.TEN_MINUTES, "hostile": raft.HOSTILE, "fuzz": raft.FUZZ}),
+    (metadata_fsm, {"bytes": metadata_fsm.BYTES, "processes": metadata_fsm.TEN_MINUTES, "hostile": metadata_fsm.HOSTILE})])
 def test_only_the_deeper_gate_has_these_tests(rows, tests):
     assert {check.part: check.arguments[0] for check in rows.deep_checks()} == tests
     assert all(check.part not in tests for check in rows.checks())

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from highwater.impl.errors import StoreError
+from highwater.impl.stores.certificates import Files
 from highwater.impl.stores.grpc_calls import Channel
 from highwater.impl.stores.stream_net import Address
 from highwater.index.client import Client
@@ -38,15 +40,22 @@ class Cluster:
         self.apis = {name: Address("127.0.0.1", free_port()) for name in names}
         self.peers = {name: Address("127.0.0.1", free_port()) for name in names}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.certificates: dict[str, Files] = {}  # of the nodes; none: nothing is encrypted
+        self.files: Files | None = None  # the certificate of clients
+        self.clocks: dict[str, Path] = {}  # how far the clock of a node is ahead: see tests/support/shifted.py
+        self.environment: dict[str, str] = {}
 
     def start(self, *names: str) -> None:
         for name in names or self.names:
             joined = () if len(self.names) == 1 else (
                 "--node", name, "--peers", listed(self.peers), "--apis", listed(self.apis))
             words = command("index", "serve", self.folder / name, "--api", self.apis[name], "--tick-ms", 20,
-                            "--snapshot-entries", 200, *joined, *self.options)
+                            "--snapshot-entries", 200, *joined, *encrypted(self.certificates.get(name)), *self.options)
+            if name in self.clocks:
+                words = [sys.executable, "-m", "tests.support.shifted", str(self.clocks[name]), *words[3:]]
             with (self.folder / f"{name}.log").open("ab") as log:
-                self.processes[name] = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                self.processes[name] = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                                        env=os.environ | self.environment)
 
     def said(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
@@ -61,10 +70,13 @@ class Cluster:
         return process.returncode
 
     def client(self, limit_s: float = 20.0) -> Client:
-        return Client(self.apis, limit_s=limit_s)
+        return Client(self.apis, self.files, limit_s)
+
+    def channel(self, name: str) -> Channel:
+        return Channel(self.apis[name], self.files)
 
     async def status(self, name: str) -> dict[str, Any] | None:
-        async with Channel(self.apis[name]) as channel:
+        async with self.channel(name) as channel:
             try:
                 return json.loads(await channel.call(STATUS, b"", 5.0))
             except StoreError:
@@ -79,6 +91,11 @@ class Cluster:
                 if len(leaders) == 1 and "" not in leaders:
                     return leaders.pop()
                 await asyncio.sleep(0.05)
+
+
+def encrypted(files: Files | None) -> list[str]:
+    """Return the options for a certificate."""
+    return ["--tls-ca", files[0], "--tls-cert", files[1], "--tls-key", files[2]] if files else []
 
 
 def listed(nodes: dict[str, Address]) -> str:

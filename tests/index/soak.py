@@ -21,9 +21,10 @@ from highwater.impl.codecs.index.names import block_path
 from highwater.impl.errors import NotFound, StoreError
 from highwater.impl.stores.grpc_calls import Channel
 from highwater.impl.stores.local import LocalStore
+from highwater.impl.world import ObjectStore
 from highwater.index.client import Client
 from highwater.index.operator import SNAPSHOT
-from tests.index.processes import ROOT, Cluster, command, listed
+from tests.index.processes import ROOT, Cluster, command, encrypted, listed
 
 TENANTS, SHARDS = ("a", "b"), (1, 2)
 SETTINGS = ("--set", "retry_ns=1000000000",
@@ -37,7 +38,8 @@ class Soak:
 
     def __init__(self, cluster: Cluster, folder: Path, seed: int):
         self.cluster, self.folder, self.random = cluster, folder, Random(seed)
-        self.store = LocalStore(str(folder / "objects"))
+        self.objects = str(folder / "objects")
+        self.store: ObjectStore = LocalStore(self.objects)
         self.begun: dict[str, bytes] = {}  # name of a datum -> its bytes
         self.acknowledged: dict[str, float] = {}  # name -> when
         self.seen: dict[str, float] = {}  # name -> when an answer that had it came
@@ -94,7 +96,7 @@ class Soak:
 
     async def reader(self, name: str) -> None:
         """Ask one node again and again; some of the objects of each answer are read."""
-        async with Channel(self.cluster.apis[name]) as channel:
+        async with self.cluster.channel(name) as channel:
             while not self.over:
                 try:
                     await self.ask(channel, objects=3)
@@ -143,10 +145,11 @@ class Soak:
     # --- faults
 
     def start_worker(self) -> None:
-        words = command("index", "work", self.folder / "objects", "--at", listed(self.cluster.apis), "--poll-ms", 50,
-                        "--renew-ms", 300)
+        words = command("index", "work", self.objects, "--at", listed(self.cluster.apis), "--poll-ms", 50,
+                        "--renew-ms", 300, *encrypted(self.cluster.files))
         with (self.folder / "workers.log").open("ab") as log:
-            self.workers.append(subprocess.Popen(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+            self.workers.append(subprocess.Popen(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                                 env=os.environ | self.cluster.environment))
 
     async def faults(self) -> None:
         while not self.over:
@@ -196,7 +199,7 @@ class Soak:
         """Check that all nodes answer alike, that the objects are there, and that replicas have equal rows."""
         await self.cluster.leader()
         for name in self.cluster.names:
-            async with Channel(self.cluster.apis[name]) as channel:
+            async with self.cluster.channel(name) as channel:
                 await self.again(lambda channel=channel: self.ask(channel, objects=0))
         for worker in self.workers:
             worker.kill()  # so that nothing is appended any more
@@ -212,7 +215,7 @@ class Soak:
             self.wrong.append("replicas differ")
 
     async def backup(self, name: str) -> bytes:
-        async with Channel(self.cluster.apis[name]) as channel:
+        async with self.cluster.channel(name) as channel:
             return b"".join([part async for part in channel.parts(SNAPSHOT, b"", 10.0)])
 
     async def again(self, work: Any) -> Any:

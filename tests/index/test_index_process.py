@@ -73,6 +73,10 @@ def test_an_operator_starts_adds_asks_backs_up_and_restores(tmp_path):
             assert await one.end("1") == 0
         checked = highwater("index", "check", tmp_path / "1")
         assert checked.returncode == 0 and "nothing is wrong" in checked.stdout
+        tried = highwater("raft", "check", tmp_path / "1", "--machine", "index")
+        assert tried.returncode == 0 and "its machine applies entries 1 to" in tried.stdout, tried
+        same = highwater("index", "restore", tmp_path / "backup", tmp_path / "new" / "1", "--cluster", "main")
+        assert same.returncode == 2 and "the backup is of index 'main': give the new one another name" in same.stderr
         restored = highwater("index", "restore", tmp_path / "backup", tmp_path / "new" / "1", "--cluster", "new")
         assert restored.returncode == 0, restored
         again = highwater("index", "restore", tmp_path / "backup", tmp_path / "new" / "1", "--cluster", "new")

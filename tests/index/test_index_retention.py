@@ -37,6 +37,7 @@ def test_the_leader_drops_what_is_over_and_a_dry_run_shows_it_before(tmp_path):
             async with asyncio.timeout(60):
                 while len((await asyncio.to_thread(highwater, *asked)).stdout.splitlines()) != 1:
                     await asyncio.sleep(0.1)
+            assert "retention drops tenant 'acme', shard 1, window" in one.said("1")
             again = highwater("index", "add", tmp_path / "old.json", "--at", one.apis["1"])
             assert again.returncode == 2 and "retention has dropped" in again.stderr, again
 

@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -33,11 +34,15 @@ class Authority:
                 .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
                 .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False))
 
-    def signed(self, name: str, host: str = "127.0.0.1", days: float = 1) -> Files:
-        """Return the files of a new certificate for `host`, valid from two days ago until in so many days."""
+    def signed(self, name: str, host: str = "127.0.0.1", days: float = 1, roles: Sequence[str] = ()) -> Files:
+        """Return the files of a new certificate for `host`, valid from two days ago until in so many days.
+
+        `roles`: its URIs, such as "highwater://main/client".
+        """
         key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
+        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host)),
+                                             *map(x509.UniformResourceIdentifier, roles)])
         uses = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
         built = self._builder(subject, key, now - 2 * DAY, now + days * DAY).add_extension(names, critical=False).add_extension(
             uses, critical=False)

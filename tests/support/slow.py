@@ -105,5 +105,8 @@ OTHERS = (
     "tests/highwater/test_store_probe.py::test_who_says_nothing_is_convicted_of_nothing_and_passes_nothing",
     "tests/traces/test_damage.py::test_a_check_that_is_switched_off_is_missed",
     "tests/cluster/test_judged.py::test_ten_minutes_of_faults_lose_nothing",
+    "tests/cluster/test_hostile.py::test_ten_minutes_of_hostile_clients_lose_nothing",
+    "tests/fuzz/test_fuzz.py::test_fuzzer_finds_nothing_in_minutes",
     "tests/index/test_index_soak.py::test_ten_minutes_of_faults_lose_nothing",
+    "tests/index/test_hostile_index.py::test_ten_minutes_of_hostile_clients_lose_nothing",
 )

@@ -26,19 +26,24 @@ TABLES = {stem: table for stem in STEMS if not named(stem).model
 UNSAID = {  # errors that no table has -> why
     "StoreError": "the base of all", "Definite": "a base", "Indefinite": "a base", "Fenced": "a base",
     "TaskCancelled": "of a task, which no call returns", "Unpinned": "caught where it is raised, and the job pinned anew",
-    **dict.fromkeys(("FolderRefused", "Damaged", "OtherNode", "OtherSettings", "OtherVersion"),
+    **dict.fromkeys(("FolderRefused", "Damaged", "OtherNode", "OtherSettings", "HalfChanged", "OtherVersion",
+                     "TermSpoilt"),
                     "a Raft node does not start in such a folder"),
-    "Malformed": "of a message, which a node drops",
-    **dict.fromkeys(("AddressInUse", "NotEncrypted", "BadCertificate"), "a process does not start with it"),
+    **dict.fromkeys(("Malformed", "UnknownForm"), "of a message, which a node drops"),
+    **dict.fromkeys(("AddressInUse", "NotEncrypted", "BadCertificate", "TooFewFiles"), "a process does not start with it"),
     "HandshakeRefused": "of a connection, which is dialled again",
     "ConfigRefused": "an index does not open with such numbers", "EntryMissing": "of a machine that Raft does not drive",
     "InvalidKey": "of an ordered store: rows have no such keys", "UnknownEntry": "of an entry of a newer release",
     **dict.fromkeys(("DamagedMessage", "DamagedRow", "DamagedFooter", "DamagedSnapshot"), "of bytes that no index has written"),
     **dict.fromkeys(("InvalidPartition", "MalformedLabels", "UnknownString"), "of a block: it is raised as InvalidArgument"),
+    **dict.fromkeys(("QueryTooLong", "QueryTooCostly", "QueryStopped"),
+                    "of a query beyond its limits: dst/scripts/indexed/queries.py"),
     **dict.fromkeys(("InvalidQuery", "InvalidSelector", "InvalidRegex"), "of a query: it is raised as InvalidArgument"),
     "OverLimit": "of the calls over a network: dst/scripts/indexed/service.py",
     **dict.fromkeys(("Refused", "Unclear"), "of the calls over a network: tests/impl/index/test_index_service.py"),
     **dict.fromkeys(("JobLost", "DamagedObject"), "of a worker, which ends its job: dst/scripts/indexed/worker.py"),
+    "Oversize": "a sweeper leaves such an object: dst/scripts/indexed/letters.py",
+    "Altered": "a Raft node stops with it: dst/scripts/replicated/levels.py",
     "InvalidLetter": "a sweeper moves such a letter: dst/scripts/indexed/letters.py",
     "OtherLayout": "of a program that reads a bucket whole: tests/index/test_index_bucket.py",
     "NoRows": "of the rows in a file of lmdb: tests/impl/index/test_index_fuzz.py",
@@ -154,9 +159,10 @@ def public_calls(stem: str) -> set[str]:
 
 
 OF_OPERATORS = {"open": "of the operator: no caller waits for it", "close": "which raises nothing",
-                "raise_level": "of a cluster's server: no caller waits for it"}
+                "raise_level": "of a cluster's server: no caller waits for it", "settled": "propose, of an index",
+                "confirm_clock": "of the operator: no caller waits for it"}
 OF_FIXED_MEMBERS = {**OF_OPERATORS, "change": "of raft_membership"}
-PARTS_OF_READS = {"rows": "get", "breath": "query"}
+PARTS_OF_READS = {"rows": "get", "stamp_ns": "add"}
 NOT_CALLS = {  # public coroutines that are no calls of users -> the call that they are a part of, or that is a part of them
     "wal_fencing": {"fenced_at": "open", "refresh": "the read that an append makes, too; the database calls it alone"},
     "manifest_epochs": {"open_writer": "open", "open_compactor": "open", "open_collector": "open", "opened": "open"},
@@ -181,8 +187,8 @@ NOT_CALLS = {  # public coroutines that are no calls of users -> the call that t
     "compaction_queue": {**OF_OPERATORS, **PARTS_OF_READS, "transfer": "of raft",
                          **dict.fromkeys(("query", "query_labels", "tenants", "tenant", "overdue", "confirm", "truncate"),
                                          "of metadata_fsm")},
-    "index_retention": {"run": "which cleans again and again"},
-    "dlq_recovery": {"leave": "add", **dict.fromkeys(("handle", "one", "settle", "copy", "ended"), "sweep"),
+    "index_retention": {"cleaned": "clean", "run": "which cleans again and again"},
+    "dlq_recovery": {"leave": "add", "swept": "sweep", **dict.fromkeys(("handle", "one", "settle", "copy", "ended"), "sweep"),
                      "run": "which sweeps again and again"},
     "checkpoints": {"update": "of the stores", "collect_named": "collect"},
     "destroy": {"fence": "of `admin destroy`: the scenario has no WAL",

@@ -163,12 +163,22 @@ def caused_nothing(s: Survivor) -> bool:
     return following is None or following.kind == "received" or (before is not None and before.kind == "received")
 
 
+def plain(body: bytes) -> bytes:
+    """Return a reply to a heartbeat without its clock, and an Append without entries as one of entries without checksums; any
+    other message as it is."""
+    if body[1:2] == bytes([CLOCKED_REPLY]):
+        return bytes([body[0], HEARTBEAT_REPLY]) + body[HEAD_BYTES:-INT.size]
+    if body[1:2] == bytes([SUMMED_APPEND]) and len(body) == EMPTY_APPEND_BYTES:
+        return bytes([body[0], APPEND]) + body[HEAD_BYTES:]
+    return body
+
+
 def tells_less(s: Survivor) -> bool:
     """Return whether a message tells less than it could: a lower commit or index, another round, another hint,
     another name of a read."""
     if s.before.kind != "sent" or not same_but(s, "body"):
         return False
-    one, two = s.before.body, s.after.body
+    one, two = plain(s.before.body), plain(s.after.body)
     if one[1] in (FETCH_CHUNK, CHUNK):
         return two[1:2] in (bytes([FETCH_CHUNK]), bytes([CHUNK]))
     if one[:HEAD_BYTES + INT.size] != two[:HEAD_BYTES + INT.size]:
@@ -178,9 +188,21 @@ def tells_less(s: Survivor) -> bool:
     return len(one) == len(two) and one[1] in (HEARTBEAT, APPENDED, CONFLICT, HEARTBEAT_REPLY, READ_INDEX, INSTALL_SNAPSHOT)
 
 
+def far_ahead(s: Survivor) -> bool:
+    """Return whether a message is of a term that nobody comes to, before and after: who sends it is spoilt, or lies."""
+    return s.before.kind == "sent" and same_but(s, "body") and all(map(is_far, (s.before.body, s.after.body)))
+
+
+def is_far(body: bytes) -> bool:
+    """Return whether a message has such a term."""
+    return len(body) >= HEAD_BYTES + INT.size and INT.unpack_from(body, HEAD_BYTES)[0] > MOST
+
+
+MOST = 1 << 23  # a term of a run is below: a node's own rises by 1 << 20 at most, now and then
 PRE_VOTES = 1, 2  # kinds of messages of Raft
 APPEND, APPENDED, CONFLICT, HEARTBEAT, HEARTBEAT_REPLY, READ_INDEX = 5, 6, 7, 8, 9, 11
 INSTALL_SNAPSHOT, FETCH_CHUNK, CHUNK = 10, 14, 15
+CLOCKED_REPLY, SUMMED_APPEND = 16, 17
 EMPTY_APPEND_BYTES = HEAD_BYTES + 4 * INT.size + 4  # of one without entries
 
 
@@ -278,7 +300,8 @@ def dead_is_dead(s: Survivor) -> bool:
         return False
     lives = [e.kind for e in of_node(s.before.client, s.good[:s.damage.at]) if e.kind in ("started", "died")]
     if s.damage.kind == "drop":
-        return lives[-1:] != ["started"]
+        following = next(of_node(s.before.client, s.rest), None)
+        return lives[-1:] != ["started"] or (following is not None and following.kind == "died")
     return s.damage.kind == "duplicate" or same_but(s, "keys") or (same_but(s, "op") and not s.before.keys)
 
 
@@ -308,9 +331,9 @@ def answers_less(s: Survivor) -> bool:
 
 
 def died_at_once(s: Survivor) -> bool:
-    """Return whether the process ended in the moment in which its disk answered, or did nothing any more."""
+    """Return whether the process ended in the moment in which its disk answered, or took no step any more."""
     return s.before.kind == "disk" and s.damage.kind in ("drop", "edit", "repeat") and all(
-        e.kind == "received" or e.t_ms == s.before.t_ms for e in life(s))
+        e.kind in ("received", "disk") or e.t_ms == s.before.t_ms for e in life(s))
 
 
 def another_caller(s: Survivor) -> bool:
@@ -386,6 +409,7 @@ OF_NODES: Equivalences = {
     "says no more": ("the step only took note of something, which its server may do in the step before or after", says_no_more),
     "another cause": ("a server may stand for election because its time is over, or because it was told to", another_cause),
     "empty life": ("the process ended before anything of it was seen", empty_life),
+    "far ahead": ("a message of a term that is too far ahead says nothing more", far_ahead),
     "pre-vote": ("a pre-vote and its answer promise nothing", pre_vote),
     "never proposed": ("the call may have been about another entry, which no node has", never_proposed),
     "created again": ("the file is created, and empty already", created_again),

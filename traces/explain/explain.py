@@ -61,7 +61,7 @@ def replay(events: Iterable[Event], trace: Any, last: int | None = None) -> Repl
         if error is None:
             try:
                 trace.observe(event)
-            except Exception as refused:  # a Failure, or the exception of an event that nobody can have sent
+            except (Failure, Exception) as refused:  # an event that nobody can have sent may raise anything
                 failing, error = number, refused
         rows.append(Row(event, tuple(record.taken), None if error else record.unpacked()[0]))
         if error and last:

@@ -32,7 +32,7 @@ from highwater.traces.protocols.replicated import log as raft_log
 from highwater.traces.protocols.replicated import messages as raft_messages
 from highwater.traces.protocols.replicated import servers as raft_servers
 from highwater.traces.protocols.replicated.log import Written
-from highwater.traces.protocols.replicated.servers import BEGIN, LEADER, MESSAGES, Known, Save, Step
+from highwater.traces.protocols.replicated.servers import BEGIN, FAR, LEADER, MESSAGES, Known, Save, Step
 from highwater.traces.refine import Match, Refiner
 from highwater.traces.trace import UNCHECKED, refiner_without_witnesses
 
@@ -79,7 +79,7 @@ NOTHING = Step("", 0, 0, 0, None, 0, 0, None)
 def constants(servers: int) -> Constants:
     """Return the constants of the model that traces of so many servers refine: without bounds."""
     return Constants(SERVERS=servers, CANDIDATES=None, MAX_TERM=None, MAX_LOG=None, AHEAD=None, LEARNED=None, SEEN=None,
-                     INSTALLED=None, RESTARTS=None, TORN=None)
+                     FAR=FAR, INSTALLED=None, RESTARTS=None, TORN=None)
 
 
 def refiner(c: Constants) -> Refiner:
@@ -288,6 +288,9 @@ class Trace(NodeTrace):
                 for _ in step.save.terms:
                     self._do(me, "Propose", (False,))
         if step.agreed:
+            if step.agreed > (durable := len(self.facts().logs[self.refiner.index[me]])):
+                raise self._refused("Server.Accept", f"{me} tells its leader that it has {step.agreed} entries, and {durable} "
+                                    "are durable")
             self._accepts(me, step.term, step.agreed)
         if step.role == LEADER:
             self._leads(me, step)

@@ -17,6 +17,7 @@ CALLS: Calls = {
         "TooLarge": definite("failed", "the entry is larger than the group takes"),
         "QueueFull": definite("failed", "too many entries wait: call again later"),
         "LevelTooLow": definite("failed", "not all nodes know such a command: upgrade them, then call again"),
+        "CommandRefused": definite("failed", "the machine cannot apply such a command: correct it"),
         "NotRunning": definite("failed", "the node had stopped, and proposed nothing: " + ELSEWHERE),
         "LeadershipLost": indefinite("unknown", "a later leader commits the entry, or never does: read, to know"),
         "NodeStopped": indefinite("unknown", "the node stopped meanwhile: read, to know"),

@@ -24,17 +24,17 @@ from highwater.traces.protocols.raft import KEYS
 from highwater.traces.protocols.raft_membership_calls import CALLS, JUDGES
 from highwater.traces.protocols.replicated.log import SINK
 from highwater.traces.protocols.replicated.members import VOTER, voters_in, voters_of_snapshot
-from highwater.traces.protocols.replicated.servers import LEADER, Known, Step
+from highwater.traces.protocols.replicated.servers import FAR, LEADER, Known, Step
 from highwater.traces.refine import Refiner
 from highwater.traces.trace import refiner_without_witnesses
 
-NONE = fixed.Shared(frozenset(), frozenset(), (), frozenset(), (), 0, 0, 0, 0, 0, 0, frozenset(), frozenset())
+NONE = fixed.Shared(frozenset(), frozenset(), (), frozenset(), (), 0, 0, 0, 0, 0, 0, *[frozenset()] * 3)
 
 
 def constants(servers: int, founders: int) -> Constants:
     """Return the constants of the model that traces of so many servers refine, without bounds. `founders`: how many began."""
     return Constants(SERVERS=servers, START=founders, CANDIDATES=None, MAX_TERM=None, MAX_LOG=None, CHANGES=None, AHEAD=None,
-                     SEEN=None, INSTALLED=None, RESTARTS=None, TORN=None, LED=0)
+                     SEEN=None, FAR=FAR, INSTALLED=None, RESTARTS=None, TORN=None, LED=0)
 
 
 def refiner(c: Constants) -> Refiner:

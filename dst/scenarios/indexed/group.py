@@ -4,7 +4,7 @@ Raft is judged by its own scenario, so its steps are not in the trace. The state
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from highwater.dst.actors import Actors
 from highwater.dst.scenarios.raft import TICK_MS
@@ -18,11 +18,13 @@ from highwater.impl.errors import StoreError
 from highwater.impl.index import replicated, tombstones
 from highwater.impl.index.config import Config
 from highwater.impl.index.kv import Rows, View, under
-from highwater.impl.index.library import MOST_ANSWER_BYTES, Index
-from highwater.impl.index.machine import applied
+from highwater.impl.index.library import MOST_ANSWER_BYTES, Budget, Index
+from highwater.impl.index.log_time import MS, Bounds
+from highwater.impl.index.machine import applied, clock_ns
 from highwater.impl.index.query.columns import Cache
 from highwater.impl.node_world import NodeWorld, Signal
 from highwater.impl.raft import core
+from highwater.impl.raft.clocks import Clocks
 from highwater.impl.raft.machine import Command, Machine
 from highwater.impl.raft.node import Node
 from highwater.impl.raft.state import Input, Output, State
@@ -30,8 +32,11 @@ from highwater.traces.event import Event
 from highwater.traces.protocols.indexed.log import Told, body_of, digest_of_rows
 from highwater.traces.refine import Failure
 
+Answer = TypeVar("Answer")
 MS_OF_THE_INDEX = 45_000  # that one ms of the run is by the clocks of the index: its windows of time are of hours
 PATIENCE_TICKS = 20
+BOUNDS = Bounds(agree_ms=20 * MS_OF_THE_INDEX, silent_ms=500 * MS_OF_THE_INDEX)
+JUMPS_S = (600, 7_200, 86_400, 10 * 86_400, 60 * 86_400, 366 * 86_400)  # of a wrong clock, in either direction
 CACHED = 8  # datasets whose columns a node keeps: not all of a run's
 SHARD, TENANT = 1, "t"  # of everything, and of results
 
@@ -58,8 +63,20 @@ class IndexClock:
     def now_ms(self) -> int:
         return self.start_ms + self.of.now_ms() * self.times
 
+    def monotonic_ms(self) -> int:
+        return self.of.monotonic_ms() * self.times
+
+    def shown(self, clocks: Clocks) -> Clocks:
+        """Return the clocks of nodes as those of the index."""
+        told = {name: one._replace(clock_ms=self.start_ms + one.clock_ms * self.times, age_ms=one.age_ms * self.times)
+                for name, one in clocks.told.items()}
+        return clocks._replace(own_ms=self.now_ms(), told=told, passed_ms=clocks.passed_ms * self.times)
+
     def sleep_ms(self, ms: int) -> Awaitable[None]:
         return self.of.sleep_ms(ms // self.times)
+
+    def timeout(self, duration_ms: int, call: Awaitable[Answer]) -> Awaitable[Answer]:
+        return self.of.timeout(duration_ms, call)  # a limit of the time that a machine works, which is that of the run
 
 
 class IndexGroup(Group):
@@ -71,6 +88,8 @@ class IndexGroup(Group):
 
     def __init__(self, actors: Actors):
         super().__init__(actors)
+        self.jumps: int = getattr(actors.shape, "jumps", 0)  # that the clock of one server still makes
+        self.jumping, self.wrong = self.jumps > 0, ""  # whether the run has such a clock; the server, once it has jumped
         self.objects: dict[str, Any] = {}  # path -> BlockMeta
         self.written: dict[str, list[Any]] = {server: [] for server in self.names}  # blocks, by the server of their writer
         self.results: list[str] = []  # ULIDs of results that somebody has written
@@ -85,6 +104,18 @@ class IndexGroup(Group):
         self.number = 0  # of blocks that were made
         self.calls = 0  # that nodes have served
         self.serving: dict[str, list[Any]] = {}  # server -> the calls of its present life
+
+    def slack_ms(self) -> int:
+        """Return how far log time may be ahead of the time of the run: as the right clocks, and a single one as far as a jump
+        that nobody has to confirm."""
+        return (self.actors.shape.skew_ms + 1) * MS_OF_THE_INDEX + (BOUNDS.jump_ms if len(self.names) == 1 else 0)
+
+    def check_clock(self, view: View) -> None:
+        """Check that a clock that jumps has not moved log time."""
+        now_ms = self.start_ms + self.actors.kernel.now_ms * MS_OF_THE_INDEX
+        if self.jumping and clock_ns(view) > (now_ms + self.slack_ms()) * MS:
+            raise Failure("safety", "index:clock", f"log time is {clock_ns(view) // MS - now_ms:,} ms ahead of the time, and a "
+                          f"right clock at most {self.slack_ms():,} ms")
 
     def note(self, name: str, op: str, body: bytes, key: str = "", keys: tuple[str, ...] = ()) -> None:
         """Write a step into the trace."""
@@ -156,6 +187,16 @@ class IndexGroup(Group):
                 pass
 
 
+class OwnTime(Index):
+    """An index whose log time is the clock of its node, as a scenario of clocks that differ by the skew has it."""
+
+    def now_ns(self) -> int:
+        return self.world.clock.now_ms() * MS
+
+    async def _stamp_ns(self) -> int:
+        return self.now_ns()
+
+
 class Turns(Index):
     """The index on a node, as all its callers ask it: their polls take turns."""
 
@@ -164,6 +205,17 @@ class Turns(Index):
         clock: Any = IndexClock(node.world.clock, group.start_ms)
         self.node, self.world, self.config = node, node.world._replace(clock=clock), group.config
         self.cache, self.most_answer_bytes = group.caches.setdefault(node, Cache(CACHED)), MOST_ANSWER_BYTES
+        self.budget, self.apart = Budget(), self._after_others
+        self.clock, self.bounds, self.alarm = clock, BOUNDS, ""
+
+    def clocks(self) -> Clocks:
+        return self.clock.shown(super().clocks())
+
+    def now_ns(self) -> int:
+        return super().now_ns() if self.group.jumping else self.clock.now_ms() * MS
+
+    async def _stamp_ns(self) -> int:
+        return await super()._stamp_ns() if self.group.jumping else self.now_ns()
 
     @property
     def polling(self) -> Signal | None:
@@ -179,6 +231,7 @@ def recording(group: IndexGroup, client: Client, own: Machine) -> Machine:
 
     def apply(view: View, command: Command) -> tuple[View, Any]:
         after, result = own.apply(view, command)
+        group.check_clock(after)
         rows = [*after.range(b"", None)]
         answer = result.answer
         value = None if answer.value is None else encode(answer.value)
@@ -199,6 +252,6 @@ def recording(group: IndexGroup, client: Client, own: Machine) -> Machine:
         group.note(client.name, "load", said.encode())
         return view
 
-    return Machine(own.initial, apply, own.dump, load)
+    return Machine(own.initial, apply, own.dump, load, check=own.check)
 
 

@@ -8,7 +8,7 @@ agree on such a log is the subject of other scenarios.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from highwater.dst.scenarios.indexed.group import IndexClock
+from highwater.dst.scenarios.indexed.group import IndexClock, OwnTime
 from highwater.dst.world.store import Reply
 from highwater.impl.codecs.index import rows as row
 from highwater.impl.index import machine as of_index
@@ -71,4 +71,4 @@ def index_of(world: Any, config: Config, start_ms: int, times: int, leads: Calla
     """Return the index as a client of a world asks it. `start_ms`, `times`: of its clock."""
     clock: Any = IndexClock(world.clock, start_ms, times)
     node: Any = Node(world, leads)
-    return Index(node, world._replace(clock=clock), config, cached_datasets=0)
+    return OwnTime(node, world._replace(clock=clock), config, cached_datasets=0)

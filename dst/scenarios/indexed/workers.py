@@ -117,8 +117,9 @@ class Worker:
     async def propose_again(self, number: int) -> None:
         """Propose a plan that was made before."""
         plan, node = self.group.plans[number], self.leader()
-        call = self.group.served(node, node.propose(stamped(self.group.now_ns(node), plan)))
         try:
+            at_ns = await self.group.index(node)._stamp_ns()
+            call = self.group.served(node, node.propose(stamped(at_ns, plan)))
             await self.world.clock.timeout(CALL_MS, call)
         except StoreError:
             pass  # it may be applied all the same

@@ -7,8 +7,8 @@ time after it was acknowledged. Readers ask any node. The cleaner drops units, a
 from typing import Any
 
 from highwater.dst.actors import Actors, said_by
-from highwater.dst.scenarios.indexed.group import MS_OF_THE_INDEX, SHARD, TENANT, IndexGroup
-from highwater.dst.scenarios.raft import CALL_MS, ELECTION_MS, asked
+from highwater.dst.scenarios.indexed.group import JUMPS_S, MS_OF_THE_INDEX, SHARD, TENANT, IndexGroup
+from highwater.dst.scenarios.raft import CALL_MS, ELECTION_MS, TICK_MS, asked
 from highwater.dst.sim.kernel import Client
 from highwater.dst.world.network import offset_ms
 from highwater.impl.codecs.index import names, ulids
@@ -24,7 +24,11 @@ from highwater.impl.codecs.index.messages import (
 from highwater.impl.codecs.index.rows import Unit
 from highwater.impl.errors import StoreError
 from highwater.impl.index import units
+from highwater.impl.index.machine import clock_ns
+from highwater.impl.level import Level
 from highwater.impl.node_world import NodeWorld
+from highwater.impl.raft.node import CLOCKED, Node
+from highwater.impl.raft.state import LEADER
 from highwater.traces.protocols.indexed.answers import unit_text
 from highwater.traces.protocols.metadata_fsm_calls import CALLS
 
@@ -32,6 +36,8 @@ QUESTIONS = ("get", "get", "query", "query", "query_labels", "tenants", "tenant"
 TIMES_MS = 1000, 2000  # of all data
 LATER_MS = 500  # a block that was acknowledged is added again after at most so long
 CLOCK_MS = 1_200  # between two times at which the clock of a node is set, at most
+JUMP_MS = 200  # before a clock jumps, at most
+WRONG_MS = 600  # a clock that has jumped is wrong for so long, at most
 CLEANER_MS = 300  # between two commands of the cleaner, at most
 AHEAD_MS = (0, 0, 0, 500, 1_500, -180)  # of a writer's clock
 
@@ -50,7 +56,8 @@ def block(ulid: str, level: int, tenant: str, data: tuple[str, ...]) -> Any:
 def new_block(actors: Actors, me: Client, world: NodeWorld, group: IndexGroup) -> Any:
     """Make a block by the clock of its writer."""
     group.number += 1
-    at_ms = world.clock.now_ms() + AHEAD_MS[actors.choose(me.sites["ahead"], len(AHEAD_MS))]
+    now_ms = actors.kernel.now_ms if group.jumping else world.clock.now_ms()
+    at_ms = now_ms + AHEAD_MS[actors.choose(me.sites["ahead"], len(AHEAD_MS))]
     ulid = ulids.made(min(group.start_ms + at_ms * MS_OF_THE_INDEX, group.last_ms), b"\0" * 8 + group.number.to_bytes(2))
     if group.number <= actors.shape.bad:
         group.bad.add(ulid)
@@ -144,6 +151,38 @@ async def clock(actors: Actors, client: Client, world: NodeWorld, group: IndexGr
     while group.works():
         await world.clock.sleep_ms(1 + actors.choose(client.sites["clock is right"], CLOCK_MS))
         client.clock_offset_ms = offset_ms(actors.choose, client.sites["clock"], actors.shape.skew_ms)
+
+
+async def raising(world: NodeWorld, node: Node) -> None:
+    """Raise the level of the group, so that replies tell the clocks of followers."""
+    while node.level.forms < CLOCKED:
+        await world.clock.sleep_ms(TICK_MS)
+        if node.state.role == LEADER:
+            try:
+                await world.clock.timeout(CALL_MS, node.raise_level(Level(forms=CLOCKED)))
+            except StoreError:
+                pass  # it may be raised all the same
+
+
+async def jumping(actors: Actors, client: Client, world: NodeWorld, group: IndexGroup) -> None:
+    """Set the clock of one node wrong now and then, and right again, once the clocks of the others count. It is mostly the node
+    that leads at first."""
+    if group.wrong == client.name:
+        client.clock_offset_ms = 0
+    while group.jumps and group.works() and group.wrong in ("", client.name):
+        await world.clock.sleep_ms(1 + actors.choose(client.sites["before a jump"], JUMP_MS))
+        nodes = [node for node, _ in group.open.values()]
+        if not all(node.level.forms >= CLOCKED and clock_ns(node.value) for node in nodes) or group.wrong not in (
+                "", client.name):
+            continue
+        if not group.wrong and group.open[client.name][0].state.role != LEADER and actors.choose(client.sites["any"], 4):
+            continue
+        group.jumps, group.wrong = group.jumps - 1, client.name
+        way = (1, -1)[actors.choose(client.sites["jumps back"], 2)]
+        size_s = JUMPS_S[actors.choose(client.sites["jump"], len(JUMPS_S))]
+        client.clock_offset_ms = way * size_s * 1000 // MS_OF_THE_INDEX
+        await world.clock.sleep_ms(1 + actors.choose(client.sites["clock is wrong"], WRONG_MS))
+        client.clock_offset_ms = 0
 
 
 async def cleaner(actors: Actors, client: Client, world: NodeWorld, group: IndexGroup) -> None:

@@ -38,6 +38,8 @@ class Group:
         self.over = False
         self.final: tuple[bytes, ...] = ()  # what the machine had applied in the end
         self.transfers = actors.shape.transfers  # that the operator still asks for
+        self.lies = getattr(actors.shape, "lies", 0)  # that the liar still sends
+        self.raises = getattr(actors.shape, "raised", 0)  # of the level, still to come
         self.properties = Properties(self.names, lambda server: durable_log(self.folder(server), server),
                                      lambda server: durable_snapshot(self.folder(server))[0])
 

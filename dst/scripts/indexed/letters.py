@@ -225,6 +225,37 @@ async def a_letter_that_is_too_long_is_not_read(alone: Alone) -> None:
                                                   "than 4,194,304; move it elsewhere"))
 
 
+async def a_letter_that_stays_is_tried_again_after_pauses(alone: Alone) -> None:
+    await alone.real.put(KEY, bytes((4 << 20) + 1))
+    of, tried = swept(alone, Adds()), list[int]()
+    began = alone.now
+    for _ in range(40):
+        left = len(alone.counted)
+        await settled(alone, of)
+        tried += [alone.now - began] * (len(alone.counted) - left)
+        alone.now += 100
+    same((tried, len(alone.warnings)), ([0, 100, 300, 700, 1_500, 3_100], 1))
+    await alone.real.put(KEY, b"\x08")  # another object
+    rejected = KEY.replace("dlq/", "dlq-rejected/")
+    alone.fails("create", "dlq", Unavailable, 2)
+    await settled(alone, of)
+    await settled(alone, of)
+    said = f"{KEY} stays for the next sweep: as the script says: cre"
+    same((len(alone.warnings), alone.warnings[1][:len(said)]), (2, said))
+    alone.now += 1_000
+    await settled(alone, of)
+    same((await keys(alone), alone.counted[-1], of.stuck), ([rejected], "dead_letters_rejected", {}))
+    await alone.real.put(KEY, BODY)
+    await settled(alone, swept(alone, Adds(ValueError("no key"))))  # pyright: ignore[reportArgumentType]
+    same(alone.warnings[-1], f"{KEY} stays for the next sweep: ValueError: no key")
+    few = Sweeper(alone.world, Adds(*[LeadershipLost("lost")] * 3), lambda: True, sweeper.Options(stuck=2))
+    for number in range(3):
+        await alone.real.put(letter.key_of(block(number, tenant="t")), encode(block(number, tenant="t")))
+    await settled(alone, few)
+    same([key[-15:-8] for key in few.stuck], [ulid(number)[-7:] for number in (1, 2)])
+    same(sweeper.MOST_STUCK_MS, 3_600_000)
+
+
 class AtOnce:
     """A task of a script that runs to its end when it is awaited. What it has raised it raises again."""
 
@@ -278,14 +309,15 @@ async def only_who_leads_sweeps(alone: Alone) -> None:
     class Counted(Sweeper):
         async def sweep(self) -> None:
             sweeps.append(alone.now)
-            raise (GONE, Unavailable("down"), Cancelled())[len(sweeps) - 1]
+            raise (GONE, KeyError("Size"), Unavailable("down"), Cancelled())[len(sweeps) - 1]
 
-    began, turns = alone.now, iter((False, True, True, False, True))
+    began, turns = alone.now, iter((False, True, True, False, True, True))
     of = Counted(alone.world, Adds(), lambda: next(turns), sweeper.Options(period_ms=100))
     await alone.raises(Cancelled, of.run())
-    same(([now - began for now in sweeps], alone.warnings), ([200, 300, 500], [
-        f"the sweep of the dead letters ended: {GONE}", "the sweep of the dead letters ended: down"]))
-    same(sweeper.USUAL, sweeper.Options(15_000, 16))
+    said = [f"the sweep of the dead letters ended: {why}" for why in (GONE, "KeyError: 'Size'", "down")]
+    same(([now - began for now in sweeps], alone.warnings), ([200, 300, 600, 700], said))
+    same(alone.counted, ["dead_letter_sweeps_failed"] * 3)
+    same(sweeper.USUAL, sweeper.Options(15_000, 16, 10_000))
 
 
 # --- what an operator sees
@@ -327,5 +359,6 @@ SCRIPTS: tuple[Script, ...] = (
     a_letter_has_the_block_of_its_key, a_writer_adds_for_a_while_and_leaves_a_letter,
     a_writer_does_not_wait_once_its_time_is_over, a_letter_is_put_again_after_an_error,
     a_letter_of_another_block_is_not_overwritten, a_letter_is_deleted_once_its_block_is_added,
-    a_letter_that_cannot_be_added_is_moved, a_letter_stays_until_its_copy_is_there, a_letter_that_is_too_long_is_not_read,
+    a_letter_that_cannot_be_added_is_moved, a_letter_that_stays_is_tried_again_after_pauses,
+    a_letter_stays_until_its_copy_is_there, a_letter_that_is_too_long_is_not_read,
     a_sweep_takes_all_pages, only_who_leads_sweeps, letters_are_shown, an_operator_adds_a_letter_again)

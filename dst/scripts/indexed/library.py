@@ -347,7 +347,7 @@ async def numbers_that_break_a_promise_are_refused(alone: Alone) -> None:
              f"age_ns of a level is {MOST + 1}, and may be {MOST} at most, which are 100 years"),
             ({"levels": (Level(1, S), Level(0, S))}, "a level is compacted from 0 blocks on; set at least 1")):
         says(ConfigRefused, text, lambda changes=changes: config.checked(SMALL._replace(**changes)))
-    fails_with(ConfigRefused, lambda: OneNode(SMALL._replace(jobs=0)))
+    fails_with(ConfigRefused, lambda: OneNode(SMALL._replace(jobs=0), alone))
     for changes in ({"delay_ns": 100 * S + 1}, {"query_ns": 200 * S - 1}, {"retry_ns": 100 * S}, {"jobs": 1}, {"levels": ()},
                     {"lease_ns": MOST}, {"levels": (Level(1, MOST),)}):
         same(config.checked(SMALL._replace(**changes)), SMALL._replace(**changes))

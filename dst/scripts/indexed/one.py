@@ -12,9 +12,11 @@ from highwater.impl.errors import StoreError
 from highwater.impl.index import replicated
 from highwater.impl.index.config import Config, Level, S
 from highwater.impl.index.library import Index
-from highwater.impl.raft.faults import NotRunning
+from highwater.impl.raft.clocks import Clocks, Told
+from highwater.impl.raft.faults import CommandRefused, NotRunning
 from highwater.impl.raft.machine import Command
 from highwater.impl.raft.node import Done
+from highwater.impl.raft.state import LEADER
 
 START_S = 1_750_399_200  # 2025-06-20T06:00Z, where a partition begins
 SMALL = Config(query_ns=S, retry_ns=S, horizon_ns=100 * S, delay_ns=200 * S, lease_ns=10 * S, failures=2,
@@ -43,10 +45,11 @@ def block(number: int, at_s: int = 0, tenant: str = "", shard: int = 1, level: i
 class OneNode:
     """A node that leads a group of one. `troubles`: what the next proposals raise."""
 
-    def __init__(self, config: Config):
-        self.machine = replicated.machine(config)
+    def __init__(self, config: Config, alone: Alone):
+        self.alone, self.machine = alone, replicated.machine(config)
         self.value, self.index, self.reads = self.machine.initial, 0, 0
-        self.state = SimpleNamespace(term=1, leader="a", me="a")
+        self.state = SimpleNamespace(term=1, leader="a", me="a", role=LEADER)
+        self.voters, self.told, self.commanded_ms = ("a",), dict[str, Told](), alone.monotonic_ms()
         self.troubles: list[StoreError] = []
         self.stopped = ""
 
@@ -57,19 +60,29 @@ class OneNode:
     async def propose(self, body: bytes) -> Done:
         if self.troubles:
             raise self.troubles.pop(0)
+        command = Command(self.index + 1, self.state.term, body)
+        if (why := self.machine.refusal(self.value, command)) is not None:
+            raise CommandRefused(why)
         self.index += 1
-        self.value, result = self.machine.apply(self.value, Command(self.index, self.state.term, body))
+        self.value, result = self.machine.apply(self.value, command)
+        self.commanded_ms = self.alone.monotonic_ms()
         return Done(self.index, result)
 
     async def read(self) -> Any:
         self.reads += 1
         return self.value
 
+    async def settled(self) -> None:
+        pass
+
+    def clocks(self) -> Clocks:
+        return Clocks("a", self.voters, self.alone.now_ms(), self.told, self.alone.monotonic_ms() - self.commanded_ms)
+
 
 def opened(alone: Alone, config: Config = SMALL) -> Any:
     """Return an index on such a node."""
     at(alone, 0)
-    node: Any = OneNode(config)
+    node: Any = OneNode(config, alone)
     return Index(node, world_of(alone, ScriptDisk()), config)
 
 

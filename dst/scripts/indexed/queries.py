@@ -8,13 +8,15 @@ from highwater.impl.codecs.index import rows as row
 from highwater.impl.codecs.index.messages import BlockMeta, Dataset, LabelsRequest, QueryRequest, Truncate
 from highwater.impl.codecs.index.partitions import WINDOW_S, Partition
 from highwater.impl.codecs.index.rows import Times, Unit
+from highwater.impl.errors import TimedOut
 from highwater.impl.index.config import S
 from highwater.impl.index.kv import Writing
-from highwater.impl.index.library import InvalidArgument
+from highwater.impl.index.library import Budget, InvalidArgument, QueryTooLong
 from highwater.impl.index.query import answers, catalogue, columns, found, tenants
 from highwater.impl.index.query.answers import AnswerTooLarge
 from highwater.impl.index.query.columns import Cache
 from highwater.impl.index.query.matching import COMPAT
+from highwater.impl.index.query.meter import Meter, QueryStopped, QueryTooCostly
 from highwater.impl.index.query.request import Query, query_of
 
 SIX = START_S * S
@@ -123,6 +125,51 @@ async def a_label_without_a_name_is_not_shown(alone: Alone) -> None:
     same([(one.name, one.value) for one in found_.labels], [("", ""), ("k", "y")])
 
 
+async def a_query_has_a_budget(alone: Alone) -> None:
+    index = await filled(alone)
+    labels = LabelsRequest(tenant_id=["t"], start_time=1, end_time=1000, query="{}", labels=["k"])
+    for ask, rows, held in ((lambda: index.query(asked("t")), 18, 2_240), (lambda: index.query_labels(labels), 18, 2_240),
+                            (index.tenants, 9, 2_240), (lambda: index.tenant("t"), 10, 2_240)):
+        least = []
+        for field, enough in (("rows", rows), ("held_bytes", held)):
+            low, high = 0, 10_000
+            while high - low > 1:
+                middle = (low + high) // 2
+                index.cache, index.budget = Cache(), Budget(**{field: middle})
+                try:
+                    await ask()
+                    high = middle
+                except QueryTooCostly:
+                    low = middle
+            least.append((high, enough))
+        same([found for found, _ in least], [right for _, right in least], str(index.budget))
+    index.budget = Budget(rows=5)
+    same(str(await alone.raises(QueryTooCostly, index.query(asked("u")))),
+         "the query reads more than 5 rows: ask for a shorter time, or for fewer tenants or shards")
+    index.cache, index.budget = Cache(), Budget(held_bytes=5)
+    same(str(await alone.raises(QueryTooCostly, index.query(asked("u")))),
+         "the query needs more than 5 bytes of memory: ask for a shorter time, or for fewer tenants, shards or labels")
+    index.budget = Budget(matchers=2)
+    same(len((await index.query(asked("t", query='{k!="1",k!="2",k!="1"}'))).blocks), 6)
+    same(str(await alone.raises(QueryTooCostly, index.query(asked("t", query='{k!="1",k!="2",k!="3"}')))),
+         "the query has 3 matchers, and this node takes 2: join regular expressions of one label with |")
+
+    async def over(duration_ms: int, call: Any) -> Any:
+        call.close()
+        raise TimedOut(f"{duration_ms}")
+
+    index.budget = Budget()
+    alone.timeout = over  # pyright: ignore[reportAttributeAccessIssue]
+    same(str(await alone.raises(QueryTooLong, index.query(asked("t")))),
+         "the query took more than 20,000 ms: ask for a shorter time, or for fewer tenants, shards or labels; or repeat it "
+         "later")
+    meter = Meter()
+    meter.stop()
+    await alone.raises(QueryStopped, answers.metadata(index.node.value, query_of(asked("t")), Cache(), 1 << 20, meter,
+                                                      index.apart))
+    same(Budget(), Budget(20_000, 10_000_000, 256 << 20, 100))
+
+
 async def label_sets_of_an_answer(alone: Alone) -> None:
     index = await filled(alone)
 
@@ -173,18 +220,23 @@ async def an_answer_that_is_too_large_is_refused(alone: Alone) -> None:
     await index.query_labels(request)
     index.most_answer_bytes -= 1
     await alone.raises(AnswerTooLarge, index.query_labels(request))
+    index.most_answer_bytes = 1  # there are values of two letters
+    await alone.raises(AnswerTooLarge, index.query_labels(request))
+    same(str(await alone.raises(AnswerTooLarge, index.get("", 1, [ulid(3)]))),
+         "the answer has more than 1 bytes: ask for fewer blocks")
 
 
 async def a_query_lets_others_run_between_two_units(alone: Alone) -> None:
     index, query = await filled(alone), query_of(asked(labels=["k"]))
     for ask in (answers.metadata, answers.label_sets):
-        breaths: list[int] = []
+        steps = list[Any]()
 
-        async def breath(of: list[int] = breaths) -> None:
-            of.append(1)
+        async def apart(step: Any, of: list[Any] = steps) -> Any:
+            of.append(step())
+            return of[-1]
 
-        await ask(index.node.value, query, Cache(), 1 << 20, breath)
-        same(len(breaths), 4)
+        answer = await ask(index.node.value, query, Cache(), 1 << 20, Meter(), apart)
+        same(steps, [True] * 4 + [False] + [answer] * (ask is answers.label_sets))
 
 
 # --- tenants
@@ -200,17 +252,17 @@ async def tenants_and_their_times(alone: Alone) -> None:
     alone_ = opened(alone)
     await alone_.add(made(1, ("t", "a", 100, 200, ()), ("u", "b", 50, 60, ()), ("u", "c", 70, 90, ())))
     same(list((await alone_.tenants()).tenant_ids), ["t", "u"])
-    same(tenants.times_of(alone_.node.value, "u", Cache()), tenants.Range(50, 90))
-    same(tenants.times_of(alone_.node.value, "t", Cache()), tenants.Range(100, 200))
-    same(tenants.times_of(alone_.node.value, "v", Cache()), None)
+    same(tenants.times_of(alone_.node.value, "u", Cache(), Meter()), tenants.Range(50, 90))
+    same(tenants.times_of(alone_.node.value, "t", Cache(), Meter()), tenants.Range(100, 200))
+    same(tenants.times_of(alone_.node.value, "v", Cache(), Meter()), None)
     unit = {"name": "2025-06-20 06:00:00 (6h0m0s)-T-S1", "timestamp": SIX, "duration": WINDOW_S * S, "shard": 1,
             "unit_version": 1}
     await alone_.truncate(Truncate(term=1, tombstones=[{"shard": unit}]))
-    same((list((await alone_.tenants()).tenant_ids), tenants.times_of(alone_.node.value, "u", Cache())), ([], None))
+    same((list((await alone_.tenants()).tenant_ids), tenants.times_of(alone_.node.value, "u", Cache(), Meter())), ([], None))
     empty = Unit(Partition(SIX), "e", 1)
     writing = Writing(index.node.value, 99)
     writing.put(row.index_key(empty, row.TIMES), row.times_value(Times(1, 2, 1)))
-    same((tenants.tenants(writing, Cache()), tenants.times_of(writing, "e", Cache())), (["t", "u"], None))
+    same((tenants.tenants(writing, Cache(), Meter()), tenants.times_of(writing, "e", Cache(), Meter())), (["t", "u"], None))
 
 
 # --- units and what is kept of them
@@ -258,7 +310,7 @@ async def columns_follow_a_unit(alone: Alone) -> None:
     changed = Writing(index.node.value, 99)
     changed.put(row.block_key(unit, ulid(1)), index.node.value.get(row.block_key(unit, ulid(2))) or b"")
     same(columns.read(changed, unit, second).min_ms.tolist(), [300, 300])
-    same(columns.cost(columns.NONE), 1)
+    same((columns.cost(columns.NONE), columns.cost(second)), (1, 4 + 6 + 2 + len(second.strings.strings)))
 
 
 async def a_cache_answers_as_the_rows_do(alone: Alone) -> None:
@@ -268,29 +320,29 @@ async def a_cache_answers_as_the_rows_do(alone: Alone) -> None:
     rows = index.node.value
     units = [unit for unit, _ in catalogue.all_units(rows)]
     times = [of for _, of in catalogue.all_units(rows)]
-    cache = Cache(4)
+    cache = Cache(14)  # a unit has two datasets and five strings
     kept = [cache.columns(rows, unit, of) for unit, of in zip(units, times)]
-    same((list(cache.units), cache.held), (units[1:], 4))
+    same((list(cache.units), cache.held), (units[1:], 14))
     check(cache.columns(rows, units[1], times[1]) is kept[1], "a unit that is kept is not read again")
     again = cache.columns(rows, units[0], times[0])
     check(again is not kept[0], "a unit that was let go is read again")
-    same((list(cache.units), cache.held), ([units[1], units[0]], 4))
+    same((list(cache.units), cache.held), ([units[1], units[0]], 14))
     await index.add(made(4, ("t", "c", 1, 1, ()), shard=2))
     rows = index.node.value
     new = dict(catalogue.all_units(rows))
-    same((len(cache.columns(rows, units[1], new[units[1]]).block), cache.held, list(cache.units)), (3, 3, [units[1]]))
-    same((len(cache.columns(rows, units[1], times[1]).block), cache.held), (3, 3))
-    small = Cache(2)
+    same((len(cache.columns(rows, units[1], new[units[1]]).block), cache.held, list(cache.units)), (3, 9, [units[1]]))
+    same((len(cache.columns(rows, units[1], times[1]).block), cache.held), (3, 9))
+    small = Cache(8)
     small.columns(rows, units[1], new[units[1]])
     same((list(small.units), small.held), ([], 0))
     small.columns(rows, units[0], new[units[0]])
     none = Cache(0)
     none.columns(rows, units[0], new[units[0]])
-    same((list(small.units), small.held, list(none.units), none.held), ([units[0]], 2, [], 0))
+    same((list(small.units), small.held, list(none.units), none.held), ([units[0]], 7, [], 0))
     found_ = cache.units_in(rows, ("", "t"))
     same(([unit for unit, _ in found_], cache.units_in(rows, ("", "t")) is found_), (units, True))
     same((none.units_in(rows, ("",)) is none.units_in(rows, ("",)), Cache().datasets), (False, 2_000_000))
-    lately = Cache(4)
+    lately = Cache(14)
     lately.units_in(rows, ("t",))
     for number in (0, 0, 2, 0):
         lately.columns(rows, units[number], new[units[number]])
@@ -335,6 +387,7 @@ async def a_unit_that_is_made_again_is_read_again(alone: Alone) -> None:
 
 
 SCRIPTS: tuple[Script, ...] = (
+    a_query_has_a_budget,
     a_query_has_its_tenants_datasets_of_its_times, an_answer_has_the_labels_that_are_asked_for,
     a_label_without_a_name_is_not_shown, label_sets_of_an_answer, a_query_lets_others_run_between_two_units,
     bad_questions_are_refused, an_answer_that_is_too_large_is_refused, tenants_and_their_times, units_are_found_by_jumps,

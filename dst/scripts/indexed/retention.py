@@ -57,12 +57,16 @@ async def a_cleaner_drops_what_is_over(alone: Alone) -> None:
     index = opened(alone)
     for number, tenant, shard in ((1, "short", 1), (2, "t", 1), (3, "", 1)):
         await index.add(block(number, tenant=tenant, shard=shard))
-    cleaner = Cleaner(index, lambda: True, POLICY)
+    lines: list[str] = []
+    cleaner = Cleaner(index, lambda: True, POLICY, log=lines.append)
     at(alone, WINDOW_S + 59)
     entries = index.node.index
     same((await cleaner.clean(), index.node.index - entries, index.node.reads, alone.counted), (0, 0, 1, []))
     at(alone, WINDOW_S + 60)
+    same(lines, [])
     same((await cleaner.clean(), alone.counted), (1, ["index_units_dropped"]))
+    same(lines, ["retention drops tenant 'short', shard 1, window 2025-06-20 06:00:00 (6h0m0s), with data up to "
+                 "1970-01-01T00:00:02Z"])
     same([unit.tenant for unit, _ in units.visible(index.node.value)], ["", "t"])
     same([unit.tenant for unit, _ in retention.over(index.node.value, POLICY, SIX.end_ns + DAY_S * S)], ["t"])
     index.node.state.term = 2
@@ -102,7 +106,7 @@ async def many_units_are_dropped_some_at_a_time(alone: Alone) -> None:
     cleaner = Cleaner(index, leads, POLICY, 1_000)
     index.node.troubles = [NotLeader("a", "b")]
     await alone.raises(Cancelled, cleaner.run())
-    same((index.node.index - entries, len(alone.counted), [*units.visible(index.node.value)]), (3, 65, []))
+    same((index.node.index - entries, len(alone.counted), [*units.visible(index.node.value)]), (3, 66, []))
     same(alone.warnings, [f"retention dropped nothing more: {NotLeader('a', 'b')}"])
     same((Cleaner(index, leads, POLICY).period_ms, retention.AT_ONCE), (60_000, 32))
 

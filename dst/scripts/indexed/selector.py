@@ -106,8 +106,9 @@ async def several_sets_are_matched_at_once(alone: Alone) -> None:
     strings = ["", "a", "b", "x", "y"]
     index = {of: number for number, of in enumerate(strings)}
     sets = label_sets([((1, 3),), ((1, 4), (2, 3)), ((2, 4),), (), ((1, 4), (1, 3))])
-    same(sets.values[1].tolist(), [3, 4, -1, -1, 4])
-    same((sorted(sets.values), len(sets.sets)), ([1, 2], 5))
+    same([[of.tolist() for of in sets.of_name(name)] for name in (0, 1, 2, 3)],
+         [[[], []], [[0, 1, 4], [3, 4, 4]], [[1, 2], [3, 4]], [[], []]])
+    same((len(sets.sets), len(sets.names), len(label_sets([]).names)), (5, 5, 0))
     for text, compat, prometheus in (
             ('{a="x"}', "10000", "10000"), ('{a!="x"}', "01111", "01111"), ('{a=~"x|y"}', "11001", "11001"),
             ('{a!~"y"}', "10110", "10110"), ('{a=~".*"}', "11001", "11111"), ('{a="z"}', "00000", "00000"),

@@ -6,8 +6,9 @@ from highwater.dst.script import MANY, Alone, Script, same
 from highwater.dst.scripts.indexed.one import at, block, opened, ulid
 from highwater.impl.codecs.index.messages import CLASSES, encode
 from highwater.impl.errors import Definite, Indefinite, TimedOut
-from highwater.impl.index.library import InvalidArgument, PollAgain, TooLate
+from highwater.impl.index.library import InvalidArgument, PollAgain, QueryTooLong, TooLate
 from highwater.impl.index.query.answers import AnswerTooLarge
+from highwater.impl.index.query.meter import QueryTooCostly
 from highwater.impl.index.service import codes
 from highwater.impl.index.service.codes import OverLimit, code_of
 from highwater.impl.index.service.limits import Limits, too_large
@@ -33,13 +34,14 @@ async def errors_have_codes(alone: Alone) -> None:
     for error, code in (
             (InvalidArgument("x"), "INVALID_ARGUMENT"), (TooLate("x"), "FAILED_PRECONDITION"), (OverLimit("x"),
                 "RESOURCE_EXHAUSTED"),
+            (QueryTooCostly("x"), "RESOURCE_EXHAUSTED"), (QueryTooLong("x"), "DEADLINE_EXCEEDED"),
             (AnswerTooLarge(5), "RESOURCE_EXHAUSTED"), (TooLarge("x"), "RESOURCE_EXHAUSTED"), (QueueFull("x"),
                 "RESOURCE_EXHAUSTED"),
             (PollAgain("x"), "ABORTED"), (NotLeader("a", "b"), "UNAVAILABLE"), (NotRunning("x"), "UNAVAILABLE"),
             (LeadershipLost("x"), "UNKNOWN"), (NodeStopped("x"), "UNKNOWN"), (TimedOut("x"), "UNKNOWN"),
             (Definite("x"), "FAILED_PRECONDITION"), (Indefinite("x"), "UNKNOWN")):
         same(code_of(error), code)
-    same((codes.OK, codes.UNIMPLEMENTED, len(codes.CODES)), ("OK", "UNIMPLEMENTED", 12))
+    same((codes.OK, codes.UNIMPLEMENTED, len(codes.CODES)), ("OK", "UNIMPLEMENTED", 14))
     same(sorted(HANDLERS), sorted(method.request for method in METHODS.values()))
     same([path.rpartition("/")[2] for path, method in METHODS.items() if method.reads],
          ["GetBlockMetadata", "QueryMetadata", "QueryMetadataLabels", "GetTenants", "GetTenant"])
@@ -93,14 +95,25 @@ async def what_is_above_a_limit_is_refused(alone: Alone) -> None:
     for limits, text in (
             ({"block_bytes": size - 1}, f"{size} bytes of metadata, and this node takes {size - 1}"),
             ({"datasets": 1}, "2 datasets of metadata, and this node takes 1"),
-            ({"strings": 5}, "6 strings of metadata, and this node takes 5")):
+            ({"strings": 5}, "6 strings of metadata, and this node takes 5"),
+            ({"labels": 5}, "6 labels of metadata, and this node takes 5")):
         of = service(alone, **limits)
         right = refused("RESOURCE_EXHAUSTED", f"block {ulid(1)!r} has {text}")
         same(await called(of, INDEX + "AddBlock", "AddBlockRequest", block=made), right)
         update = {"name": "j", "status": 2, "compacted_blocks": {"new_blocks": [made]}}
         same(await called(of, WORKERS + "PollCompactionJobs", "PollCompactionJobsRequest", status_updates=[update]), right)
         same((too_large(made, of.limits), of.index.node.index), (right.text, 0))
-    same(too_large(made, Limits(block_bytes=size, datasets=2, strings=6)), None)
+    same(too_large(made, Limits(block_bytes=size, datasets=2, strings=6, labels=6)), None)
+    of = service(alone, query_text=2, query_names=1, updates=2)
+    for fields, what in (({"query": "{ }"}, "3 letters of its selector"), ({"tenant_id": ["t", "u"]}, "2 tenants"),
+                         ({"shards": [1, 2]}, "2 shards"), ({"labels": ["a", "b"]}, "2 labels")):
+        for method in ("QueryMetadata", "QueryMetadataLabels"):
+            body = encode(CLASSES[f"{method}Request"](**fields))
+            same(await of.call(QUERIES + method, body), refused(
+                "RESOURCE_EXHAUSTED", f"the query has {what}, and this node takes {2 if 'letters' in what else 1}"))
+    for updates in ([{}, {}, {}], [{"deleted": [{"index": 1}, {"index": 2}]}]):
+        same(await called(of, WORKERS + "PollCompactionJobs", "PollCompactionJobsRequest", status_updates=updates), refused(
+            "RESOURCE_EXHAUSTED", "the poll has 3 reports and confirmations, and this node takes 2"))
     request = encode(CLASSES["AddBlockRequest"](block=made))
     of = service(alone, request_bytes=len(request) - 1)
     same(await of.call(INDEX + "AddBlock", request), refused(
@@ -115,7 +128,8 @@ async def what_is_above_a_limit_is_refused(alone: Alone) -> None:
     same(await called(of, TENANTS + "GetTenants", "GetTenantsRequest"),
          refused("RESOURCE_EXHAUSTED", "1 calls are under way at this node: repeat it later"))
     same(of.under_way, 1)
-    same(Limits(), Limits(1 << 20, 10_000, 100_000, 4 << 20, 16 << 20, 10_000, 1_000))
+    same(Limits(), Limits(1 << 20, 10_000, 100_000, 300_000, 4 << 20, 16 << 20, 10_000, 1_000, 64 << 20, 256 << 20, 8, 20_000,
+                          10_000_000, 256 << 20, 64 << 10, 1_000, 100, 10_000))
     same([Limits().refusal(), Limits(ids=1).refusal(), Limits(ids=0, calls=0).refusal()],
          ["", "", "the limit ids is 0: at least 1 is needed"])
 

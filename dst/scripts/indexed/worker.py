@@ -13,11 +13,13 @@ from highwater.impl.codecs.index.messages import (
     Dataset,
     PollRequest,
     PollResponse,
+    TombstoneKey,
     Tombstones,
 )
 from highwater.impl.codecs.index.names import compacted_id
 from highwater.impl.codecs.index.partitions import WINDOW_S
 from highwater.impl.errors import NotFound, OutcomeUnknown, Unavailable
+from highwater.impl.index import pauses
 from highwater.impl.index.compaction import merge
 from highwater.impl.index.compaction.merge import DamagedObject, Source
 from highwater.impl.index.compaction.worker import USUAL, JobLost, Options, Worker
@@ -205,9 +207,14 @@ async def a_worker_without_a_job_rests(alone: Alone) -> None:
     await alone.raises(Cancelled, of.run())
     same((alone.now - began, len(told.asked)), (1_400, 3))
     began = alone.now
-    of, told = worker(alone, given(), GONE, Cancelled())
+    await with_sources(alone)
+    of, told = worker(alone, given(), LEASE, PollResponse(), Cancelled())
     await alone.raises(Cancelled, of.run())
     same(alone.now - began, 0)
+    of, told = worker(alone, given(), GONE, GONE, KeyError("odd"), PollResponse(), Cancelled())
+    await alone.raises(Cancelled, of.run())  # it rests after failures, the longer the more there were
+    same((alone.now - began, alone.warnings[-1]), (700 + 1_400 + 2_800 + 700, "the index gives no job: KeyError: 'odd'"))
+    same(pauses.pause_ms(700, 99), 60_000)
 
 
 async def a_lost_job_is_not_reported(alone: Alone) -> None:
@@ -240,7 +247,7 @@ async def sources_that_are_gone_or_damaged_fail_the_job(alone: Alone) -> None:
     same((await of.once(), alone.counted, len(told.asked)), (True, ["index_jobs_failed"] * 3, 2))
     unnamed = PollResponse(compaction_jobs=[job()])
     of, told = worker(alone, unnamed)
-    same((await of.once(), alone.counted, alone.warnings[-1]), (True, ["index_jobs_failed"] * 4, "job j: 'j'"))
+    same((await of.once(), alone.counted, alone.warnings[-1]), (True, ["index_jobs_failed"] * 4, "job j: KeyError: 'j'"))
     same(USUAL, Options(5_000, 5_000, 10))
 
 
@@ -330,9 +337,13 @@ async def what_cannot_be_deleted_is_not_reported(alone: Alone) -> None:
     same((await of.once(), len(told.asked)), (False, 1))
     check(alone.warnings[0].startswith("not everything was deleted: as the script says"), "a failed deletion is a warning")
     await with_sources(alone)
+    other = Tombstones(index=4, blocks=BlockTombstones(name="u", shard=1, blocks=[ulid(8)]))
     alone.fails("delete", "", Unavailable)
-    of, told = worker(alone, given(tomb), LEASE)
-    same((await of.once(), len(told.asked), alone.counted), (True, 2, ["index_jobs_failed"]))
+    of, told = worker(alone, given(tomb, other), LEASE, PollResponse())
+    same((await of.once(), alone.counted), (True, ["index_deletions_failed"] * 2 + ["index_jobs_done"]))
+    same(told.asked[-1].status_updates[0].deleted[:], [TombstoneKey(index=4, name="u")])
+    of, told = worker(alone, PollResponse(overdue=[tomb]), GONE)
+    same((await of.once(), alone.warnings[-1]), (False, f"the index was not told what is deleted: {GONE}"))
 
 
 SCRIPTS: tuple[Script, ...] = (

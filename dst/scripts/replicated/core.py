@@ -3,7 +3,7 @@
 from highwater.dst.script import Alone, Script, check, same
 from highwater.dst.scripts.replicated.servers import ABC, CAREFUL, EMPTY, PLAIN, after, got, leader, logged, sent, server
 from highwater.impl.raft import core
-from highwater.impl.raft.entries import NOOP, Entry
+from highwater.impl.raft.entries import NOOP, Entry, made
 from highwater.impl.raft.messages import (
     Append,
     Appended,
@@ -23,6 +23,7 @@ from highwater.impl.raft.state import (
     LEADER,
     PRE_CANDIDATE,
     Campaign,
+    FarAhead,
     Lead,
     Propose,
     Restart,
@@ -31,6 +32,7 @@ from highwater.impl.raft.state import (
     Synced,
     Tick,
 )
+from highwater.impl.raft.terms import FAR
 
 
 async def an_election_begins_between_one_and_two_timeouts_and_later_ones_differ(alone: Alone) -> None:
@@ -90,10 +92,10 @@ async def a_server_votes_once_a_term(alone: Alone) -> None:
 
 async def a_leader_opens_its_term_with_an_entry(alone: Alone) -> None:
     led, outputs = after(server(term=4, log=logged(2)), Campaign(), Synced(1), got("c", Vote(5, True)))
-    same(led.log.entries[-1], Entry(5, NOOP, b""))
+    same(led.log.entries[-1], made(5, NOOP, b""))
     check(Lead(5) in outputs, "a leader opens its term with an entry")
-    same(outputs[0], Save(2, 5, "a", 2, (Entry(5, NOOP, b""),)))
-    same(sent(outputs), [(name, Append(5, 1, 2, (Entry(5, NOOP, b""),), 0)) for name in "bc"])
+    same(outputs[0], Save(2, 5, "a", 2, (made(5, NOOP, b""),)))
+    same(sent(outputs), [(name, Append(5, 1, 2, (made(5, NOOP, b""),), 0)) for name in "bc"])
 
 
 async def refusals_of_a_quorum_end_a_candidacy(alone: Alone) -> None:
@@ -288,6 +290,60 @@ async def a_save_does_not_count_for_entries_that_replaced_its_own(alone: Alone) 
     same(after(follower, Synced(2))[0].durable.index, 1)
 
 
+LIES = (Heartbeat, HeartbeatReply, Vote, PreVoteReply, PreVote, RequestVote, Append, Appended, Conflict, InstallSnapshot,
+        TimeoutNow)
+
+
+def of_term(kind: type, term: int):
+    """Return a message of a kind, whose other numbers are 9 and whose truth values are true."""
+    usual = {int: 9, bool: True, tuple[Entry, ...]: ()}
+    return kind(**{name: usual[form] for name, form in kind.__annotations__.items()} | {"term": term})
+
+
+async def a_term_that_is_too_far_ahead_deposes_nobody(alone: Alone) -> None:
+    led = leader(CAREFUL)
+    hears, _ = after(server(CAREFUL, 5), *[Tick()] * 40, got("c", Heartbeat(5, 0, 0)))
+    for kind in LIES:
+        for ahead in (1, 1 << 40, 1 << 61):
+            lie = of_term(kind, 5 + FAR + ahead)
+            same(after(led, got("b", lie)), (led, (FarAhead("b", lie.term, False),)))
+            same(after(hears, got("b", lie)), (hears, (FarAhead("b", lie.term, False),)))
+    same(after(led, got("b", Heartbeat(5 + FAR, 0, 0)))[0].term, 5 + FAR)
+
+
+async def a_server_without_a_leader_comes_to_a_group_that_is_far_ahead(alone: Alone) -> None:
+    """It votes for nobody on its way, and its election timeout goes on."""
+    for kind in LIES:
+        alone_, _ = after(server(CAREFUL, 5, "b"), *[Tick()] * (4 * CAREFUL.election_ticks - 1))
+        lie = got("b", of_term(kind, 3 * FAR))
+        same(after(alone_, lie), (alone_, (FarAhead("b", 3 * FAR, False),)))
+        alone_, _ = after(alone_, Tick())
+        risen, outputs = after(alone_, lie)
+        same((risen.term, risen.vote, risen.role, risen.elapsed), (5 + FAR, "", FOLLOWER, alone_.elapsed))
+        same(outputs, (Save(1, 5 + FAR, "", 1, ()), FarAhead("b", 3 * FAR, True)))
+        same(sent(after(risen, Synced(1))[1]), [])
+        same(after(risen, lie)[0].term, 5 + FAR)  # once in four timeouts
+        risen, _ = after(risen, Synced(1), *[Tick()] * 16, lie)
+        same(risen.term, 5 + 2 * FAR)
+        same(after(risen, Synced(2), got("b", Heartbeat(3 * FAR, 0, 0)))[0].leader, "b")
+
+
+async def elections_end_beside_a_liar(alone: Alone) -> None:
+    """A server that hears a lie at every tick is a candidate all the same, and is elected."""
+    lie = got("c", Heartbeat(1 << 61, 0, 0))
+    stands, _ = after(server(CAREFUL, 5))
+    for _ in range(100):
+        stands, outputs = after(stands, Tick(), lie)
+        for to, message in sent(outputs):
+            check(to in "bc" and message.term < 1 << 40, "it says what it believes")
+        if stands.role == PRE_CANDIDATE:
+            stands, _ = after(stands, got("b", PreVoteReply(stands.term + 1, True)), lie)
+            stands, _ = after(stands, Synced(stands.number), lie, got("b", Vote(stands.term, True)), lie)
+        if stands.role == LEADER:
+            return
+    check(False, "it was never elected")
+
+
 async def a_sync_that_was_heard_of_changes_nothing(alone: Alone) -> None:
     follower, _ = after(server(term=5), got("b", Append(5, 0, 0, logged(5).entries, 0)), Synced(1))
     same(after(follower, Synced(1)), (follower, ()))
@@ -324,5 +380,8 @@ SCRIPTS: tuple[Script, ...] = (
     an_answer_waits_until_the_term_is_durable,
     what_waits_for_an_earlier_term_is_dropped,
     a_save_does_not_count_for_entries_that_replaced_its_own,
+    a_term_that_is_too_far_ahead_deposes_nobody,
+    a_server_without_a_leader_comes_to_a_group_that_is_far_ahead,
+    elections_end_beside_a_liar,
     a_sync_that_was_heard_of_changes_nothing,
 )

@@ -7,7 +7,7 @@ from highwater.impl.node_world import DiskFailed, DiskFull
 from highwater.impl.raft import records, segments, snapshots, wire
 from highwater.impl.raft.entries import Entry, Log, agreeing, entries_from, term_at
 from highwater.impl.raft.fetch import Chunk, FetchChunk, Fetched, chunk_of
-from highwater.impl.raft.messages import Append, Heartbeat, ReadIndexReply
+from highwater.impl.raft.messages import Append, ClockedReply, Heartbeat, ReadIndexReply
 from highwater.impl.raft.snapshots import Snapshot
 
 SNAPSHOT = Snapshot(7, 3, ("a", "b", "c"), b"the machine's content")
@@ -20,7 +20,8 @@ async def the_forms_are_pinned(alone: Alone) -> None:
         wire.encoded(Append(5, 1, 4, (Entry(5, 1, b"x"),), 0)).hex(),
         "0105" + f"{5:016x}{1:016x}{4:016x}" + "00000001" + f"{5:016x}" + "01" + "00000001" + "78" + f"{0:016x}",
     )
-    same(len(set(wire.KINDS.values())), 15)
+    same(wire.encoded(ClockedReply(1, 2, 3)).hex(), "0110" + "".join(f"{number:016x}" for number in (1, 2, 3)))
+    same(len(set(wire.KINDS.values())), 16)
 
 
 async def the_form_of_a_record_is_pinned(alone: Alone) -> None:

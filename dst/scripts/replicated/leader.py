@@ -2,7 +2,7 @@
 
 from highwater.dst.script import Alone, Script, check, same
 from highwater.dst.scripts.replicated.servers import CAREFUL, PLAIN, after, got, leader, logged, progress, sent, server
-from highwater.impl.raft.entries import COMMAND, Entry, Log, entry_at, term_at
+from highwater.impl.raft.entries import COMMAND, Log, entry_at, made, term_at
 from highwater.impl.raft.messages import (
     Append,
     Appended,
@@ -49,10 +49,10 @@ from highwater.impl.raft.state import (
 async def a_leader_does_not_wait_for_its_own_disk_but_counts_it_only_then(alone: Alone) -> None:
     led, outputs = after(leader(), got("b", Appended(5, 1)), Propose((b"x",)))
     check(
-        ("b", Append(5, 1, 5, (Entry(5, COMMAND, b"x"),), 1)) in sent(outputs),
+        ("b", Append(5, 1, 5, (made(5, COMMAND, b"x"),), 1)) in sent(outputs),
         "a leader does not wait for its own disk but counts it only then",
     )
-    same(outputs[0], Save(3, 5, "a", 2, (Entry(5, COMMAND, b"x"),)))
+    same(outputs[0], Save(3, 5, "a", 2, (made(5, COMMAND, b"x"),)))
     check(Accepted(5, 2) in outputs, "a leader does not wait for its own disk but counts it only then")
     same(led.commit, 1)
     same(after(led, Synced(3))[0].commit, 1)
@@ -95,7 +95,7 @@ async def a_lost_append_is_found_by_a_heartbeat_and_sent_again(alone: Alone) -> 
     led, outputs = after(led, got("b", HeartbeatReply(5, 0)))
     same(sent(outputs), [("b", Append(5, 2, 5, (), 1))])
     led, outputs = after(led, got("b", Conflict(5, 2, 1, 5)))
-    same(sent(outputs), [("b", Append(5, 1, 5, (Entry(5, COMMAND, b"x"),), 1))])
+    same(sent(outputs), [("b", Append(5, 1, 5, (made(5, COMMAND, b"x"),), 1))])
     same(progress(led).mode, PROBE)
     same(progress(after(led, got("b", Appended(5, 2)))[0]).mode, REPLICATE)
 

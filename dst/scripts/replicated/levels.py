@@ -1,17 +1,20 @@
 """Scripts of nodes of impl/raft whose group is raised to a higher level, and of such as do not know it."""
 
+from collections.abc import Callable, Coroutine
+from typing import Any
+
 from highwater.dst.script import Alone, Script, check, fails_with, forever, same
 from highwater.dst.scripts.replicated.disks import ScriptDisk
-from highwater.dst.scripts.replicated.node import MACHINE, OPTIONS, leading, opened, proposed, write
+from highwater.dst.scripts.replicated.node import MACHINE, OPTIONS, Posted, leading, opened, proposed, write
 from highwater.dst.scripts.replicated.servers import ABC, after, leader, logged, sent
 from highwater.impl import level
 from highwater.impl.level import ANY_MACHINE, FIRST, FORMS, Level, common
 from highwater.impl.node_world import Message
-from highwater.impl.raft import levels, snapshots, wire
-from highwater.impl.raft.entries import COMMAND, LEVEL, MEMBERS, NOOP, Entry, last_index
-from highwater.impl.raft.faults import Damaged, LevelTooLow, NotRunning, OtherVersion, TooLarge
+from highwater.impl.raft import levels, members, records, snapshots, wire
+from highwater.impl.raft.entries import COMMAND, LEVEL, MEMBERS, NOOP, Entry, last_index, made
+from highwater.impl.raft.faults import Altered, Damaged, LevelTooLow, NotRunning, OtherVersion, TooLarge
 from highwater.impl.raft.fetch import Chunk, Fetched
-from highwater.impl.raft.log import open_log
+from highwater.impl.raft.log import body_of, open_log
 from highwater.impl.raft.members import Members
 from highwater.impl.raft.messages import Append, InstallSnapshot
 from highwater.impl.raft.node import Done, Node, Options
@@ -22,7 +25,7 @@ from highwater.impl.raft.waiters import Waiter
 NEWER = MACHINE._replace(level=2, level_of=lambda body: 2 if body.startswith(b"new") else 1)
 KNOWS = OPTIONS._replace(forms=3)
 RAISED = Level(3, 2)
-LEVEL_ENTRY = Entry(1, LEVEL, level.encoded(RAISED))
+LEVEL_ENTRY = made(1, LEVEL, level.encoded(RAISED))
 
 
 def contents(disk: ScriptDisk) -> dict[str, bytes]:
@@ -54,11 +57,12 @@ async def levels_are_compared(alone: Alone) -> None:
 
 
 async def entries_of_other_kinds_are_refused(alone: Alone) -> None:
-    known = [Entry(1, kind, b"") for kind in (NOOP, COMMAND, MEMBERS)]
+    known = [Entry(1, NOOP, b""), Entry(1, COMMAND, b""), Entry(1, MEMBERS, members.encoded(Members(("a",))))]
     levels.check(1, [*known, LEVEL_ENTRY], RAISED)
     for entry, what in ((Entry(1, 4, b""), "entry 1,003 is of kind 4, and this highwater, which knows levels up to 2.2, knows "
                                            "kinds 0 to 3: start"),
                         (LEVEL_ENTRY, "entry 1,003 raises the cluster to level 3.2, and this node knows levels up to 2.2: "),
+                        (Entry(1, MEMBERS, b""), "an entry with members of version none, and this highwater reads version 1: "),
                         (Entry(1, LEVEL, b"\0\1\0"), "entry 1,003 raises the level in a form of 3 bytes, and this highwater "
                                                      "reads 4: start")):
         try:
@@ -71,10 +75,10 @@ async def entries_of_other_kinds_are_refused(alone: Alone) -> None:
 
 async def the_leader_takes_an_entry_that_raises_the_level(alone: Alone) -> None:
     led, outputs = after(leader(), Propose((b"1234",), LEVEL))
-    same((led.log.entries[-1], led.uncommitted_bytes), (Entry(5, LEVEL, b"1234"), 4))
+    same((led.log.entries[-1], led.uncommitted_bytes), (made(5, LEVEL, b"1234"), 4))
     same([output for output in outputs if isinstance(output, Accepted)], [Accepted(5, 2)])
     same([message.entries for _, message in sent(outputs) if isinstance(message, Append) and message.entries], [])  # probing
-    same(after(led, Propose((b"x",)))[0].log.entries[-1], Entry(5, COMMAND, b"x"))
+    same(after(led, Propose((b"x",)))[0].log.entries[-1], made(5, COMMAND, b"x"))
 
 
 async def a_command_of_a_later_level_waits_for_it(alone: Alone) -> None:
@@ -156,7 +160,7 @@ async def an_older_node_does_not_open_the_folder(alone: Alone) -> None:
         name = max(name for name in disk.files if name.startswith("log-"))
         disk.files[name].now += b"torn"
         before = contents(disk)
-        for options, machine, known in ((OPTIONS, NEWER, "1.2"), (KNOWS, MACHINE, "3.1")):
+        for options, machine, known in ((OPTIONS, NEWER, "2.2"), (KNOWS, MACHINE, "3.1")):
             error = await alone.raises(OtherVersion, opened(alone, disk, options=options, machine=machine))
             check(f"{where} level 3.2, and this node knows levels up to {known}: start the version" in str(error), str(error))
             same(contents(disk), before)
@@ -174,23 +178,78 @@ async def logs_of_other_kinds_are_refused(alone: Alone) -> None:
 
 
 async def a_node_stops_at_what_it_does_not_know(alone: Alone) -> None:
-    """A message of another version, or with an entry of another kind, ends the node. Nothing of it is kept."""
+    """A message of another version, or with an entry of another kind, ends the node if a member sent it that has said that it
+    knows more. Of anyone else it ends a connection. Nothing of it is kept."""
     entries = (Entry(1, COMMAND, b"x"), LEVEL_ENTRY)
     for body, what in ((wire.encoded(Append(1, 0, 0, entries, 0)), "entry 2 raises the cluster to level 3.2, and this node"),
                        (b"\7\1" + bytes(8), "a message of version 7 and kind 1, and this highwater reads version 1, kinds"),
                        (b"\1\x63" + bytes(8), "a message of version 1 and kind 99, and this highwater reads version 1")):
-        node = await opened(alone, ScriptDisk(), ABC)
-        bodies = [body]
+        for sender, known, ends in (("b", Level(3, 2), True), ("b", Level(FORMS, 1), False), ("b", None, False),
+                                    ("nobody", Level(3, 2), False)):
+            node = await opened(alone, ScriptDisk(), ABC)
+            net = node.world.net
+            assert isinstance(net, Posted)
+            net.known = {sender: known} if known else {}
+            net.receive = one_message(sender, body)  # pyright: ignore[reportAttributeAccessIssue]
+            if ends:
+                error = await alone.raises(OtherVersion, node._receive_on())
+                check(str(error).startswith(f"from 'b': {what}"), str(error))
+            else:
+                await alone.cancels(node._receive_on())
+            same((node.saves, last_index(node.state.log), node.state.term), ([], 0, 0))
+            same(net.ended, [] if ends else [sender])
 
-        async def receive(timeout_ms: int, bodies: list[bytes] = bodies) -> Message | None:
-            if not bodies:
-                await forever()
-            return Message("b", bodies.pop(0))
 
-        node.world.net.receive = receive  # pyright: ignore[reportAttributeAccessIssue]
-        error = await alone.raises(OtherVersion, node._receive_on())
-        check(str(error).startswith(f"from 'b': {what}"), str(error))
-        same((node.saves, last_index(node.state.log), node.state.term), ([], 0, 0))
+def one_message(sender: str, body: bytes) -> Callable[[int], Coroutine[Any, Any, Message]]:
+    """Return a `receive` that returns one message, and then never again."""
+    bodies = [body]
+
+    async def receive(timeout_ms: int) -> Message:
+        if not bodies:
+            await forever()
+        return Message(sender, bodies.pop())
+    return receive
+
+
+async def entries_keep_their_checksums(alone: Alone) -> None:
+    """From level 2 on, messages and the log have the checksum that the leader gave an entry."""
+    entry, older = made(1, COMMAND, b"body"), Entry(1, COMMAND, b"older")
+    message = Append(1, 7, 1, (entry, older), 0)
+    same(wire.decoded(wire.encoded(message)).entries, (Entry(*entry[:3]), older))  # pyright: ignore
+    data = wire.encoded(message, 2)
+    same(wire.decoded(data), message._replace(entries=(entry, made(*older[:3]))))
+    for at in (b"body", b"older"):
+        place = data.index(at)
+        fails_with(wire.Malformed, lambda place=place: wire.decoded(data[:place] + b"?" + data[place + 1:]))
+    disk = ScriptDisk()
+    log, _ = await open_log(disk, "a", (0, 0))  # pyright: ignore[reportArgumentType]
+    await log.write([Save(1, 1, "", 1, (entry,))])
+    log.checksums = True
+    await log.write([Save(2, 1, "", 2, (entry, older))])
+    _, recovered = await open_log(disk, "a", (0, 0))  # pyright: ignore[reportArgumentType]
+    same(recovered.log.entries, (Entry(*entry[:3]), entry, made(*older[:3])))
+
+
+async def an_altered_entry_is_not_written(alone: Alone) -> None:
+    """An entry that was altered in memory stops its node before it is written; in a record that is as it was written, it is
+    damage."""
+    altered = made(1, COMMAND, b"body")._replace(body=b"b0dy")
+    disk = ScriptDisk()
+    log, _ = await open_log(disk, "a", (0, 0))  # pyright: ignore[reportArgumentType]
+    before = contents(disk)
+    error = await alone.raises(Altered, log.write([Save(1, 1, "", 1, (made(1, COMMAND, b"x"), altered))]))
+    check(str(error).startswith("entry 2 of term 1 does not have the checksum that its leader gave it"), str(error))
+    same(contents(disk), before)
+    await log._write([records.Record(records.SUMMED, 1, 1, 0, body_of(altered, True))])
+    error = await alone.raises(Damaged, open_log(disk, "a", (0, 0)))  # pyright: ignore[reportArgumentType]
+    check("entry 1 is not as its leader made it, by its checksum" in str(error), str(error))
+
+
+async def a_raised_group_uses_checksums(alone: Alone) -> None:
+    node = await raised(alone, ScriptDisk())
+    await proposed(node, b"new")
+    assert node.log is not None
+    check(node.log.checksums, "the log is written with checksums")
 
 
 async def an_installed_snapshot_raises_the_level(alone: Alone) -> None:
@@ -212,17 +271,23 @@ async def a_fetched_snapshot_of_a_later_level_is_not_kept(alone: Alone) -> None:
     """A snapshot of a level, or of a version, that the node does not know ends it before it is stored."""
     data = snapshots.encoded(Snapshot(3, 1, ("a",), b"x", None, RAISED))
     for body, options, what in ((data, OPTIONS, "the snapshot of 'b' is of a cluster raised to level 3.2, and this node knows "
-                                                "levels up to 1.1: start"),
+                                                "levels up to 2.1: start"),
                                 (data[:9] + b"\7" + data[10:], KNOWS, "the snapshot from b: a snapshot of version 7, ")):
         disk = ScriptDisk()
         node = await opened(alone, disk, ABC, options)
+        known = Level(9, 9)
+        node.world.net.known = {"b": known}  # pyright: ignore[reportAttributeAccessIssue]
         node.fetching = Fetched("b", 3, 1)
         node.fetching.take("b", Chunk(3, 1, 0, len(body), body))
         node.fetched_more.ring()
         before = contents(disk)
         error = await alone.raises(OtherVersion, node._fetch(node.fetching))
-        check(str(error).startswith(what), str(error))
-        same((contents(disk), node.level, node.snapshot), (before, FIRST, snapshots.EMPTY))
+        check(str(error).startswith("from 'b': " + what), str(error))
+        node.world.net.known = {}  # pyright: ignore[reportAttributeAccessIssue]
+        node.fetched_more.ring()
+        await node._fetch(node.fetching)
+        same((contents(disk), node.level, node.snapshot, node.world.net.ended),  # pyright: ignore[reportAttributeAccessIssue]
+             (before, FIRST, snapshots.EMPTY, ["b"]))
 
 
 SCRIPTS: tuple[Script, ...] = (
@@ -230,5 +295,6 @@ SCRIPTS: tuple[Script, ...] = (
     a_command_of_a_later_level_waits_for_it, a_new_leader_takes_what_its_log_allows, calls_that_raise_the_level,
     snapshots_have_the_level,
     an_older_node_does_not_open_the_folder, logs_of_other_kinds_are_refused, a_node_stops_at_what_it_does_not_know,
+    entries_keep_their_checksums, an_altered_entry_is_not_written, a_raised_group_uses_checksums,
     an_installed_snapshot_raises_the_level, a_fetched_snapshot_of_a_later_level_is_not_kept,
 )

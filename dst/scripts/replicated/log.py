@@ -6,7 +6,7 @@ from highwater.impl.node_world import DiskFailed, DiskFull
 from highwater.impl.raft import identity, records
 from highwater.impl.raft import log as disk_log
 from highwater.impl.raft.entries import COMMAND, Entry, Log, last_index
-from highwater.impl.raft.faults import Damaged, FolderRefused, OtherVersion
+from highwater.impl.raft.faults import Damaged, FolderRefused, OtherVersion, TermSpoilt
 from highwater.impl.raft.log import REWRITTEN, open_log
 from highwater.impl.raft.records import ENTRY, Record
 from highwater.impl.raft.segments import name_of
@@ -414,7 +414,33 @@ async def what_a_failed_sync_left_to_be_read_is_written_again(alone: Alone) -> N
     )
 
 
+async def a_log_with_a_term_that_no_group_comes_to_is_refused_and_replaced(alone: Alone) -> None:
+    """The log in its place has its entries and an earlier term. Where that ends halfway, all is as it was."""
+    for term in (disk_log.MOST_TERM, 2**64 - 1):
+        disk = written(*THREE, [Save(4, term, "n2", 7, ())])
+        check(f"its log is in term {term:,}, to which no group comes" in refused(disk, TermSpoilt), "it is refused")
+        log, found = run(open_log(disk, "n1", (0, 0), may_be_spoilt=True))
+        same((found.term, found.vote), (term, "n2"))
+        before = {name: file.now for name, file in disk.files.items()}
+        renames, disk.rename = disk.rename, failing  # pyright: ignore[reportAttributeAccessIssue]
+        await alone.raises(DiskFailed, log.replace(2, "n1", found.log))
+        disk.rename = renames
+        del disk.files[REWRITTEN]
+        same({name: file.now for name, file in disk.files.items()}, before)
+        log, found = run(open_log(disk, "n1", (0, 0), may_be_spoilt=True))
+        await log.replace(2, "n1", found.log)
+        await log.write([batch(5, 7, b"seven", term=2, vote="n1")])
+        same(opened(disk), found._replace(term=2, vote="n1", log=found.log._replace(
+            entries=(*found.log.entries, *entries(2, b"seven")))))
+        same(opened(disk, (6, 1)).term, 2)
+
+
+async def failing(*of: str) -> None:
+    raise DiskFailed("as the script says")
+
+
 SCRIPTS: tuple[Script, ...] = (
+    a_log_with_a_term_that_no_group_comes_to_is_refused_and_replaced,
     an_empty_folder_is_a_new_node,
     saves_are_read_again,
     a_conflict_is_cut_by_a_record,

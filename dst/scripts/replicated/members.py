@@ -3,7 +3,7 @@
 from highwater.dst.script import Alone, Script, fails_with, same
 from highwater.dst.scripts.replicated.servers import CAREFUL, EMPTY, PLAIN, after, got, leader, logged, sent, server
 from highwater.impl.raft import core, members
-from highwater.impl.raft.entries import MEMBERS, Entry, Log, last_index
+from highwater.impl.raft.entries import MEMBERS, Entry, Log, last_index, made
 from highwater.impl.raft.faults import OtherVersion
 from highwater.impl.raft.members import Configuration, Members
 from highwater.impl.raft.messages import (
@@ -22,6 +22,7 @@ from highwater.impl.raft.state import (
     LAST_VOTER,
     LEADER,
     LEARN,
+    LEFT,
     NO_CHANGE,
     NO_LEARNER,
     NOT_CAUGHT_UP,
@@ -50,7 +51,7 @@ WITH_D = Members(("a", "b", "c"), ("d",), (("d", "there:4"),))
 
 
 def entry(of: Members, term: int = 5) -> Entry:
-    return Entry(term, MEMBERS, members.encoded(of))
+    return made(term, MEMBERS, members.encoded(of))
 
 
 def settled_leader() -> State:
@@ -103,7 +104,8 @@ async def a_server_joins_as_a_learner_and_counts_once_it_is_promoted(alone: Alon
 
 async def a_learner_takes_entries_and_does_not_stand_for_election(alone: Alone) -> None:
     fresh = core.step(core.server("d", (), PLAIN), Restart(0, "", EMPTY, 0, 7))[0]
-    same(after(fresh, *[Tick()] * 20, Campaign(), got("a", TimeoutNow(0)))[0]._replace(elapsed=0), fresh)
+    waits, _ = after(fresh, *[Tick()] * 20, Campaign(), got("a", TimeoutNow(0)))
+    same(waits._replace(elapsed=0, since_leap=fresh.since_leap), fresh)
     learner, _ = after(fresh, got("a", Append(5, 0, 0, (*logged(5).entries, entry(WITH_D)), 2)))
     same((learner.voters, learner.learners, learner.commit), (ABC.voters, ("d",), 2))
     same(after(learner, *[Tick()] * 20, Campaign())[0].role, FOLLOWER)
@@ -138,6 +140,45 @@ async def a_change_is_refused(alone: Alone) -> None:
     same(refused(learning(), Change(LEARN, "d", "there:4")), NO_CHANGE)
     single, _ = after(server(voters=("a",)), Campaign(), Synced(1), Synced(2))
     same(refused(single, Change(REMOVE, "a")), LAST_VOTER)
+
+
+async def a_name_that_left_comes_back_in_a_later_term(alone: Alone) -> None:
+    led, _ = after(settled_leader(), Change(REMOVE, "c"), Synced(3), got("b", Appended(5, 2)), Tick())
+    same((led.voters, led.left, refused(led, Change(LEARN, "c", "there:3"))), (("a", "b"), {"c"}, LEFT))
+    same(after(led, Change(LEARN, "d"))[0].learners, ("d",))
+    later, _ = after(led, got("b", Vote(6, False)), Campaign(), Synced(4), Synced(5), got("b", Vote(7, True)), Synced(6),
+                     got("b", Appended(7, 3)))
+    same((later.role, later.term, later.left), (LEADER, 7, frozenset()))
+    same(after(later, Change(LEARN, "c", "there:3"))[0].learners, ("c",))
+    learner, _ = after(learning(), Change(REMOVE, "d"), Synced(4), got("b", Appended(5, 3)), Tick(), Change(LEARN, "d"))
+    same(learner.learners, ("d",))
+
+
+async def a_server_that_joins_votes_once_it_has_an_entry(alone: Alone) -> None:
+    fresh = core.step(core.server("d", (), PLAIN), Restart(0, "", EMPTY, 0, 7))[0]
+    silent, outputs = after(fresh, got("b", RequestVote(6, 2, 5)), Synced(1))
+    same((silent.term, silent.vote, sent(outputs)), (6, "", [("b", Vote(6, False))]))
+    voter, _ = after(silent, got("a", Append(7, 0, 0, logged(7).entries, 0)), Synced(2), got("b", RequestVote(8, 1, 7)))
+    same((voter.term, voter.vote), (8, "b"))
+
+
+async def a_voter_that_lost_its_folder_elects_no_second_leader(alone: Alone) -> None:
+    """The voter x votes for a, leaves, loses its folder and comes back. The candidate b has two votes of that term, and asks x
+    late."""
+    five = ("a", "b", "c", "d", "x")
+    first, _ = after(server(voters=five), Campaign(), Synced(1), got("c", Vote(1, True)), got("x", Vote(1, True)), Synced(2),
+                     got("c", Appended(1, 1)), got("d", Appended(1, 1)))
+    left, _ = after(first, Change(REMOVE, "x"), Synced(3), got("c", Appended(1, 2)), got("d", Appended(1, 2)), Tick())
+    same((left.role, left.commit, left.voters, refused(left, Change(LEARN, "x", "there:5"))), (LEADER, 2, five[:4], LEFT))
+    second = core.step(core.server("b", five, PLAIN), Restart(0, "", EMPTY, 0, 7))[0]
+    second, outputs = after(second, Campaign(), Synced(1), got("d", Vote(1, True)))
+    same((second.role, second.granted), ("candidate", {"b", "d"}))
+    fresh = core.step(core.server("x", (), PLAIN), Restart(0, "", EMPTY, 0, 7))[0]
+    fresh, outputs = after(fresh, got("b", RequestVote(1, 0, 0)), Synced(1))
+    for to, answer in sent(outputs):
+        second, _ = after(second, got(fresh.me, answer))
+        same(to, "b")
+    same(second.role, "candidate")
 
 
 async def a_learner_is_promoted_once_it_has_caught_up(alone: Alone) -> None:
@@ -301,6 +342,9 @@ SCRIPTS: tuple[Script, ...] = (
     a_learner_takes_entries_and_does_not_stand_for_election,
     a_learner_confirms_no_read_and_keeps_no_leader,
     a_change_is_refused,
+    a_name_that_left_comes_back_in_a_later_term,
+    a_server_that_joins_votes_once_it_has_an_entry,
+    a_voter_that_lost_its_folder_elects_no_second_leader,
     a_learner_is_promoted_once_it_has_caught_up,
     a_learner_that_is_not_heard_does_not_become_a_voter,
     a_change_waits_among_the_entries_that_are_not_committed,

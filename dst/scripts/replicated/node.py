@@ -6,10 +6,12 @@ from highwater.dst.script import Alone, Script, check, fails_with, forever, same
 from highwater.dst.scripts.replicated.disks import ScriptDisk
 from highwater.dst.scripts.replicated.servers import ABC, after, got, leader, logged, server
 from highwater.impl.codecs.crc32c import crc32c
+from highwater.impl.level import Level
 from highwater.impl.node_world import DiskFailed, DiskFull, Message, NodeWorld
 from highwater.impl.raft import core, members, records, segments, snapshots, terms, wire
 from highwater.impl.raft.entries import COMMAND, MEMBERS, NOOP, Entry, Log, last_index
 from highwater.impl.raft.faults import (
+    CommandRefused,
     Damaged,
     LeadershipLost,
     NodeStopped,
@@ -26,7 +28,7 @@ from highwater.impl.raft.fetch import Chunk, FetchChunk, Fetched, chunk_of
 from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.guard import GuardedDisk
 from highwater.impl.raft.log import open_log
-from highwater.impl.raft.machine import Machine
+from highwater.impl.raft.machine import Command, Machine
 from highwater.impl.raft.members import Members
 from highwater.impl.raft.messages import (
     Append,
@@ -95,12 +97,20 @@ class Posted:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, Any]] = []
+        self.known: dict[str, Level] = {}  # peer -> the highest level that it has said it knows
+        self.ended: list[str] = []  # senders whose connections were ended
 
     async def send(self, to: str, body: bytes) -> None:
         self.sent.append((to, wire.decoded(body)))
 
     async def receive(self, timeout_ms: int) -> None:
         return None
+
+    def known_of(self, peer: str) -> Level | None:
+        return self.known.get(peer)
+
+    def end_from(self, sender: str) -> None:
+        self.ended.append(sender)
 
 
 def world_of(alone: Alone, disk: ScriptDisk) -> NodeWorld:
@@ -294,6 +304,63 @@ async def refusals(alone: Alone) -> None:
     check(str(error).startswith("log-1: byte 7: it is cut; "), "file, offset and damage are told")
 
 
+def fragile(state: tuple, command: Command) -> tuple[tuple, int]:
+    if command.body == b"bad":
+        raise ZeroDivisionError("it is a bug")
+    return (*state, command.body), len(state)
+
+
+async def commands_that_the_machine_refuses(alone: Alone) -> None:
+    """A command that the machine refuses, or fails to apply when it is tried, is not proposed. The leader goes on."""
+    seen = list[tuple]()
+
+    def taken(state: tuple, command: Command) -> str | None:
+        seen.append((state, command))
+        return "it is long" if len(command.body) > 3 else None
+
+    tried = MACHINE._replace(apply=fragile)
+    for machine, body, why in (
+            (tried, b"bad", "the machine cannot apply the command: ZeroDivisionError: it is a bug"),
+            (tried._replace(check=taken), b"long", "it is long"),
+            (tried._replace(check=lambda state, command: fragile(state, command) and None), b"bad",
+             "the machine cannot apply the command: ZeroDivisionError: it is a bug")):
+        node = await leading(alone, ScriptDisk(), machine=machine)
+        same(await proposed(node, b"x"), Done(2, 0))
+        same(str(await alone.raises(CommandRefused, node.propose(body))), why)
+        same((node.value, last_index(node.state.log), node.stopped), ((b"x",), 2, ""))
+    same(seen, [((b"x",), Command(3, 1, b"long", 1))])
+    node = await opened(alone, ScriptDisk(), ABC, machine=tried)
+    await alone.raises(NotLeader, node.propose(b"bad"))
+
+
+async def entries_that_the_machine_cannot_apply(alone: Alone) -> None:
+    """Such an entry stops the node in each of its lives, and is never skipped. The message names it."""
+    disk = ScriptDisk()
+    machine = MACHINE._replace(apply=fragile, check=lambda state, command: None)
+    node = await leading(alone, disk, machine=machine)
+    stopped = str(await alone.raises(NodeStopped, proposed(node, b"bad")))
+    check(stopped.startswith("entry 2 of term 1, a command of 3 bytes: the machine cannot apply it: ZeroDivisionError: it is a "
+                             "bug; `highwater raft check FOLDER --machine "), stopped)
+    same((node.stopped, node.applied, node.value), (stopped, 1, ()))
+    await alone.raises(NotRunning, node.read())
+    same(str(await alone.raises(NodeStopped, leading(alone, disk, machine=machine))), stopped)
+    same((await leading(alone, disk)).value, (b"bad",))
+
+
+async def states_that_the_machine_cannot_dump_or_load(alone: Alone) -> None:
+    """A snapshot that cannot be made or loaded stops the node, and the message names it."""
+    disk = ScriptDisk()
+    node = await leading(alone, disk, machine=MACHINE._replace(dump=lambda state: b"%d" % (1 // 0)))
+    await proposed(node, b"x")
+    stopped = str(await alone.raises(NodeStopped, proposed(node, b"y")))
+    check(stopped.startswith("the machine cannot dump its state after entry 3: ZeroDivisionError: "), stopped)
+    same((node.stopped, [name for name in disk.files if snapshots.is_snapshot(name)]), (stopped, []))
+    await leading(alone, disk)
+    unread = opened(alone, disk, machine=MACHINE._replace(load=lambda content: 1 // 0))
+    stopped = str(await alone.raises(NodeStopped, unread))
+    check(stopped.startswith("the machine cannot load the snapshot up to entry 4: ZeroDivisionError: "), stopped)
+
+
 async def leaders_that_step_down(alone: Alone) -> None:
     """Callers whose entry the node took as a leader hear that it leads no more."""
     node = await leading(alone, ScriptDisk())
@@ -361,9 +428,16 @@ async def wrong_beginnings(alone: Alone) -> None:
 
 
 async def contradictions_end_the_node(alone: Alone) -> None:
-    """A node whose committed entry would change stops, and says so to who waits."""
+    """A node whose committed entry would change stops, and says so to who waits. Who is no member stops none."""
+    led = await leading(alone, ScriptDisk())
+    same((await led._give(Received("x", Heartbeat(led.state.term, 0, 0))), led.state.role, led.stopped), ((), LEADER, ""))
     node = await opened(alone, ScriptDisk(), ABC)
     await node._give(Received("b", Append(1, 0, 0, logged(1).entries, 1)))
+    await write(node)
+    while node.state.leader:  # without one it takes messages also of those whom it does not know
+        await node._give(Tick())
+    await node._give(Received("x", Append(2, 0, 0, logged(2).entries, 0)))
+    check("a message of 'x', which is no member" in alone.warnings.pop() and not node.stopped, "the message is dropped")
     await alone.raises(NodeStopped, node._give(Received("c", Append(2, 0, 0, logged(2).entries, 0))))
     check("entry 1 is committed" in node.stopped and len(alone.warnings) == 1, "the reason is told once")
 
@@ -399,7 +473,7 @@ async def disks_that_fail_once(alone: Alone) -> None:
 
 
 async def strange_messages(alone: Alone) -> None:
-    """Bytes that are no message are dropped with a warning, and the node goes on."""
+    """Bytes that are no message are dropped with a warning, their connection ends, and the node goes on."""
     node = await opened(alone, ScriptDisk(), ABC)
     bodies = [b"?", wire.encoded(Append(1, 0, 0, logged(1).entries, 0))[:-9], wire.encoded(Heartbeat(1, 0, 0))]
 
@@ -411,6 +485,7 @@ async def strange_messages(alone: Alone) -> None:
     node.world.net.receive = receive  # pyright: ignore[reportAttributeAccessIssue]
     await alone.cancels(node._receive_on())
     same((len(alone.warnings), alone.counted, node.state.leader), (2, ["raft_malformed_messages"] * 2, "b"))
+    same(node.world.net.ended, ["b", "b"])  # pyright: ignore[reportAttributeAccessIssue]
 
 
 async def other_folders(alone: Alone) -> None:
@@ -658,7 +733,22 @@ async def malformed_messages(alone: Alone) -> None:
         for body in (whole[:-1], whole + b"\0", b"", b"\1"):
             fails_with(wire.Malformed, lambda body=body: wire.decoded(body))
         for body in (b"\2" + whole[1:], whole[:1] + b"\x63" + whole[2:]):
-            fails_with(OtherVersion, lambda body=body: wire.decoded(body))
+            fails_with(wire.UnknownForm, lambda body=body: wire.decoded(body))
+    for body in (wire.encoded(Heartbeat(1, 1 << 62, 3)), wire.encoded(Append(1, 0, 0, (Entry(1 << 63, COMMAND, b""),), 0))):
+        fails_with(wire.Malformed, lambda body=body: wire.decoded(body))
+
+
+async def terms_that_are_too_far_ahead(alone: Alone) -> None:
+    """A node that hears of no leader raises its term by a bounded number, and says so. One that hears of one only counts."""
+    node = await opened(alone, ScriptDisk(), ABC, OPTIONS._replace(config=Config(election_ticks=2)))
+    far = Received("b", Heartbeat(1 << 40, 0, 0))
+    for _ in range(4 * 2):
+        node.state, _ = core.step(node.state._replace(elapsed=0), Tick())
+    await node._give(far)
+    same((node.state.term, node.state.vote, alone.counted), (terms.FAR, "", ["raft_far_ahead_messages"]))
+    check(f"'b' is in term {1 << 40:,}, or lies" in alone.warnings.pop(), "the rise is told")
+    await node._give(far)
+    same((node.state.term, alone.warnings, alone.counted), (terms.FAR, [], ["raft_far_ahead_messages"] * 2))
 
 
 SCRIPTS: tuple[Script, ...] = (
@@ -666,8 +756,10 @@ SCRIPTS: tuple[Script, ...] = (
     snapshots_are_read_back, snapshots_of_what_is_committed_meanwhile, snapshots_of_what_is_applied,
     snapshots_have_the_members_of_their_entry, snapshots_that_are_gone, snapshots_of_a_group_that_was_joined,
     reads_that_are_asked_again, closed_nodes, refusals, leaders_that_step_down, transfers_that_are_asked_for,
-    entries_that_were_replaced, snapshots_of_many_parts,
+    entries_that_were_replaced, snapshots_of_many_parts, commands_that_the_machine_refuses,
+    entries_that_the_machine_cannot_apply, states_that_the_machine_cannot_dump_or_load,
     contradictions, usual_values, a_target_needs_no_pre_vote, waiters, parts_of_a_snapshot, guarded_disks, malformed_messages,
+    terms_that_are_too_far_ahead,
     wrong_beginnings, contradictions_end_the_node, full_queues, disks_that_fail_once, strange_messages, other_folders,
     other_snapshots, small_numbers,
 )

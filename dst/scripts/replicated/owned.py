@@ -4,7 +4,7 @@ from highwater.dst.script import Alone, Script, check, same
 from highwater.dst.scripts.replicated.disks import ScriptDisk
 from highwater.dst.scripts.replicated.node import MACHINE, OPTIONS, world_of
 from highwater.impl.raft import identity, owned, snapshots
-from highwater.impl.raft.faults import Damaged, OtherNode
+from highwater.impl.raft.faults import Damaged, HalfChanged, OtherNode
 from highwater.impl.raft.identity import FolderIdentity
 from highwater.impl.raft.log import open_log
 from highwater.impl.raft.segments import name_of
@@ -51,5 +51,19 @@ async def a_folder_that_has_lost_its_identity_is_refused(alone: Alone) -> None:
         same({name: of.now for name, of in disk.files.items()}, before)
 
 
+async def a_folder_that_is_half_changed_is_refused(alone: Alone) -> None:
+    """An operator's change of it has begun, and its log may be the old one."""
+    disk = ScriptDisk()
+    await starts(alone, disk)
+    await identity.write(disk, MINE._replace(unfinished="a change"))
+    same(identity.decoded(disk.files[identity.FILE].durable), MINE._replace(unfinished="a change"))
+    refused = await alone.raises(HalfChanged, starts(alone, disk))
+    same(str(refused), "identity: a change has begun in this folder, and has not ended: give that command again")
+    await identity.write(disk, MINE)
+    same(b"unfinished" in disk.files[identity.FILE].now, False)
+    await starts(alone, disk)
+
+
 SCRIPTS: tuple[Script, ...] = (
-    a_new_folder_has_a_log_and_then_an_identity, a_folder_that_has_lost_its_identity_is_refused)
+    a_new_folder_has_a_log_and_then_an_identity, a_folder_that_has_lost_its_identity_is_refused,
+    a_folder_that_is_half_changed_is_refused)

@@ -9,12 +9,12 @@ before it reads anything, so that a job which kills its workers counts as failed
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
-from highwater.impl.codecs.codec import Undecodable
 from highwater.impl.codecs.index.messages import IN_PROGRESS, SUCCESS, PollRequest, TombstoneKey
 from highwater.impl.codecs.index.names import ANONYMOUS, block_path
 from highwater.impl.errors import AlreadyExists, NotFound, OutcomeUnknown, StoreError
 from highwater.impl.index import tombstones
 from highwater.impl.index.compaction.merge import Result, Source, merged, source_of
+from highwater.impl.index.pauses import pause_ms, reason
 from highwater.impl.world import World, list_all
 
 Poll = Callable[[Any], Awaitable[Any]]  # a PollRequest -> a PollResponse; raises StoreError
@@ -41,12 +41,13 @@ class Worker:
     def __init__(self, world: World, poll: Poll, options: Options = USUAL):
         """Make a worker; `poll` asks the index."""
         self.world, self.ask, self.options = world, poll, options
+        self.failures = 0  # polls in a row that failed, or whose job did
 
     async def run(self) -> None:
-        """Work until it is cancelled."""
+        """Work until it is cancelled. After failures it rests for a pause that grows."""
         while True:
-            if not await self.once():
-                await self.world.clock.sleep_ms(self.options.poll_ms)
+            if not await self.once() or self.failures:
+                await self.world.clock.sleep_ms(pause_ms(self.options.poll_ms, self.failures))
 
     async def once(self) -> bool:
         """Poll for one job and do it, and delete what jobs have carried in vain. Return whether there was a job.
@@ -54,29 +55,47 @@ class Worker:
         What goes wrong is a warning."""
         try:
             answer = await self.ask(PollRequest(job_capacity=1, takes_overdue=True))
-        except StoreError as error:
-            self.world.metrics.warn(f"the index gives no job: {error}")
+        except Exception as error:
+            self.failed(f"the index gives no job: {reason(error)}")
             return False
-        tokens = {one.name: one.token for one in answer.assignments}
+        failures, tokens = self.failures, {one.name: one.token for one in answer.assignments}
         for job in answer.compaction_jobs:
             try:
                 await self.work(job, tokens[job.name])
                 self.world.metrics.count("index_jobs_done")
-            except (StoreError, Undecodable, KeyError, IndexError) as error:
+            except Exception as error:  # whatever the bytes of its sources, their keys or a response of the store bring about
                 self.world.metrics.count("index_jobs_failed")
-                self.world.metrics.warn(f"job {job.name}: {error}")
+                self.failed(f"job {job.name}: {reason(error)}")
         try:
             await self.delete_overdue(answer.overdue)
-        except StoreError as error:
-            self.world.metrics.warn(f"not everything was deleted: {error}")
+        except Exception as error:
+            self.failed(f"the index was not told what is deleted: {reason(error)}")
+        if self.failures == failures:
+            self.failures = 0
         return bool(answer.compaction_jobs)
+
+    def failed(self, why: str) -> None:
+        self.failures += 1
+        self.world.metrics.warn(why)
 
     async def delete_overdue(self, several: Any) -> None:
         """Delete what these tombstones name, and report that."""
-        if several:
+        if done := await self.deleted(several):
             report = PollRequest()
-            report.status_updates.add().deleted.extend([await self.delete(told) for told in several])
+            report.status_updates.add().deleted.extend(done)
             await self.ask(report)
+
+    async def deleted(self, several: Any) -> list[Any]:
+        """Delete what these tombstones name, and return the keys of those for which that succeeded; the index hands out the
+        others again."""
+        done = []
+        for told in several:
+            try:
+                done.append(await self.delete(told))
+            except Exception as error:  # also of one key that the store refuses
+                self.world.metrics.count("index_deletions_failed")
+                self.failed(f"not everything was deleted: {reason(error)}")
+        return done
 
     async def work(self, job: Any, token: int) -> None:
         """Do a job and report it. Raises JobLost, NotFound if a source is gone, what merging raises, and StoreError."""
@@ -88,7 +107,7 @@ class Worker:
         update.compacted_blocks.source_blocks.shard = job.shard
         update.compacted_blocks.source_blocks.tenant = job.tenant
         update.compacted_blocks.new_blocks.extend(result.block for result in results)
-        update.deleted.extend([await self.delete(told) for told in job.tombstones])
+        update.deleted.extend(await self.deleted(job.tombstones))
         await self.told(report)
 
     async def told(self, report: Any) -> None:

@@ -51,7 +51,7 @@ class Writer:
         """
         if (wrong := invalid_block(block)) is not None:
             raise InvalidArgument(wrong)
-        until_ms, doubt = self.world.clock.now_ms() + self.options.retry_ms, False
+        until_ms, doubt = self.world.clock.monotonic_ms() + self.options.retry_ms, False
         while True:
             try:
                 await self.ask(block)
@@ -60,7 +60,7 @@ class Writer:
                 raise
             except StoreError as error:
                 why, doubt = str(error), doubt or not isinstance(error, Definite)
-            if self.world.clock.now_ms() >= until_ms:
+            if self.world.clock.monotonic_ms() >= until_ms:
                 break
             await self.world.clock.sleep_ms(self.options.pause_ms)
         await self.leave(block, doubt)

@@ -12,6 +12,7 @@ from highwater.impl.codecs.index.messages import BlockMeta, fill
 from highwater.impl.codecs.index.strings import fresh_table
 from highwater.impl.index.query.found import Found
 from highwater.impl.index.query.matching import Pair
+from highwater.impl.index.query.meter import Meter
 
 Own = tuple[int, int, list[tuple[int, int, list[int]]], list[str]]  # tenant, creator, (tenant, name, labels) of datasets; table
 HIT = ("block", "place", "tenant", "name", "labels")  # columns
@@ -26,14 +27,17 @@ def projected(sets: Sequence[Sequence[Pair]], names: Sequence[int]) -> list[int]
     return flat(groups)
 
 
-def blocks_of(found: Found, labels: Sequence[str], new: Callable[[], Any] = BlockMeta) -> Iterator[Any]:
+def blocks_of(found: Found, labels: Sequence[str], meter: Meter, new: Callable[[], Any] = BlockMeta) -> Iterator[Any]:
     """Yield a BlockMeta for each block of a unit that has a matching dataset, in the order of their ULIDs. `new` makes an empty
-    one.
+    one. Raises what `meter` raises.
     """
     columns = found.columns
     table = columns.strings
     names = [table.index[name] for name in labels if name and name in table.index]
-    shown = {number: projected(sets, names) for number, sets in found.sets.items()} if labels else {}
+    shown: dict[int, list[int]] = {}
+    for number, sets in found.sets.items() if labels else ():
+        meter.check()
+        shown[number] = projected(sets, names)
     places: dict[int, list[int]] = {}  # of the hits in each block
     references: dict[int, list[int]] = {}  # tenant, name, labels of each
     for block, place, *three in zip(*(getattr(columns, name)[found.hits].tolist() for name in HIT)):
@@ -41,6 +45,7 @@ def blocks_of(found: Found, labels: Sequence[str], new: Callable[[], Any] = Bloc
         references.setdefault(block, []).extend(three)
     known: dict[tuple[int, ...], Own] = {}
     for number in sorted(places, key=columns.keys.__getitem__):
+        meter.check()
         made = new()
         fill(made, columns.blocks[number])
         datasets = made.datasets

@@ -21,9 +21,11 @@ from highwater.impl.index import units
 from highwater.impl.index.kv import Rows, View, under
 from highwater.impl.index.query.catalogue import all_units
 from highwater.impl.index.query.matching import LabelSets, Pair, label_sets
+from highwater.impl.index.query.meter import DATASET_BYTES, PAIR_BYTES, Meter
 
 CACHED_DATASETS = 2_000_000  # of the units that are kept, by default
 MOST_ASKED = 100  # groups of tenants whose units are known
+MOST_UNITS = 200_000  # that are known for these groups
 
 
 class Columns(NamedTuple):
@@ -53,16 +55,20 @@ NONE = Columns(EMPTY, (), (), {}, **dict.fromkeys(ARRAYS, NO_NUMBERS), lists={},
                owner=NO_NUMBERS, member=NO_NUMBERS)
 
 
-def read(rows: Rows, unit: Unit, before: Columns = NONE) -> Columns:
-    """Return the columns of a unit. `before`: what it was once since it was made; what has not changed is taken from there."""
+def read(rows: Rows, unit: Unit, before: Columns = NONE, meter: Meter | None = None) -> Columns:
+    """Return the columns of a unit. `before`: what it was once since it was made; what has not changed is taken from there.
+
+    `meter` counts rows, and the memory of what is decoded. Raises what it raises."""
+    meter = meter or Meter()
     kept, new = np.zeros(len(before.blocks), bool), list[tuple[bytes, bytes]]()
     for key, value in under(rows, row.index_key(unit, row.BLOCK)):
+        meter.read()
         number = before.numbers.get(key, -1)
         if number >= 0 and before.blocks[number] == value:
             kept[number] = True
         else:
             new.append((key, value))
-    return added(reduced(before, kept), new)._replace(strings=units.table(rows, unit))
+    return added(reduced(before, kept), new, meter)._replace(strings=units.table(rows, unit))
 
 
 def reduced(columns: Columns, kept: Any) -> Columns:
@@ -78,17 +84,21 @@ def reduced(columns: Columns, kept: Any) -> Columns:
     return columns._replace(blocks=blocks, keys=keys, numbers=numbers, **arrays)
 
 
-def added(columns: Columns, new: list[tuple[bytes, bytes]]) -> Columns:
-    """Return the columns with more blocks, of which these are the rows."""
+def added(columns: Columns, new: list[tuple[bytes, bytes]], meter: Meter) -> Columns:
+    """Return the columns with more blocks, of which these are the rows. Raises what `meter` raises."""
     if not new:
         return columns
     lists, found = dict(columns.lists), list[tuple[int, ...]]()
     numbers = columns.numbers | {key: number for number, (key, _) in enumerate(new, len(columns.blocks))}
     for number, (_, body) in enumerate(new, len(columns.blocks)):
         block = decode(BlockMeta, body)
+        meter.hold(DATASET_BYTES * len(block.datasets))
         for place, of in enumerate(block.datasets):
             times = (of.min_time, of.max_time) if of.min_time or of.max_time else (block.min_time, block.max_time)
-            labels = lists.setdefault(tuple(of.labels), len(lists))
+            several, known = tuple(of.labels), len(lists)
+            labels = lists.setdefault(several, known)
+            if labels == known:
+                meter.hold(PAIR_BYTES * len(several))
             found.append((number, place, *times, of.tenant, of.name, labels))
     more = np.array(found, dtype=np.int64).reshape(-1, len(ARRAYS)).T
     arrays = {name: np.concatenate((getattr(columns, name), of)) for name, of in zip(ARRAYS, more)}
@@ -107,7 +117,8 @@ def with_sets(columns: Columns) -> Columns:
 
 
 class Cache:
-    """The columns of the units that were asked for lately, of at most so many datasets together; 0: of none."""
+    """The columns of the units that were asked for lately, of at most so many datasets together; 0: of none. Each label of the
+    lists and each string counts as a dataset, too."""
 
     def __init__(self, datasets: int = CACHED_DATASETS):
         self.datasets, self.held = datasets, 0
@@ -116,16 +127,17 @@ class Cache:
         self.now: dict[Unit, Columns] = {}  # of units as they are in `last`; each is in `units`, too
         self.found: dict[tuple[str, ...], list[tuple[Unit, Times]]] = {}  # tenants -> their units in `last`
 
-    def units_in(self, rows: Rows, tenants: tuple[str, ...]) -> list[tuple[Unit, Times]]:
-        """Return the units of these tenants. Rows that nobody changes are looked through once; see kv.View."""
-        if self.last is not rows or len(self.found) > MOST_ASKED:
+    def units_in(self, rows: Rows, tenants: tuple[str, ...], meter: Meter | None = None) -> list[tuple[Unit, Times]]:
+        """Return the units of these tenants. Rows that nobody changes are looked through once; see kv.View. Raises what `meter`
+        raises."""
+        if self.last is not rows or len(self.found) > MOST_ASKED or sum(map(len, self.found.values())) > MOST_UNITS:
             self.last, self.found, self.now = (rows if type(rows) is View and self.datasets else None), {}, {}
         if tenants not in self.found:
-            self.found[tenants] = list(all_units(rows, tenants))
+            self.found[tenants] = list(all_units(rows, tenants, meter))
         return self.found[tenants]
 
-    def columns(self, rows: Rows, unit: Unit, times: Times) -> Columns:
-        """Return the columns of a unit as it is in `rows`."""
+    def columns(self, rows: Rows, unit: Unit, times: Times, meter: Meter | None = None) -> Columns:
+        """Return the columns of a unit as it is in `rows`. Raises what `meter` raises if they have to be read."""
         if self.last is rows and unit in self.now:
             self.units.move_to_end(unit)
             return self.now[unit]
@@ -136,7 +148,10 @@ class Cache:
             if self.last is rows:
                 self.now[unit] = kept[2]
             return kept[2]
-        found = read(rows, unit, kept[2] if kept is not None and kept[0] == made else NONE)
+        meter = meter or Meter()
+        before = meter.held
+        found = read(rows, unit, kept[2] if kept is not None and kept[0] == made else NONE, meter)
+        meter.release(meter.held - before)  # from here on it is the cache's, or this step's
         self.keep(unit, made, times.version, found)
         return found
 
@@ -155,4 +170,6 @@ class Cache:
 
 
 def cost(columns: Columns) -> int:
-    return max(1, len(columns.block))
+    """Return the datasets, labels and strings of a unit: the memory of its columns is in proportion."""
+    labels = sum(map(len, columns.lists)) // 2 + len(columns.sets.names)
+    return max(1, len(columns.block) + labels + len(columns.strings.strings))

@@ -14,6 +14,7 @@ from highwater.impl.codecs.index.rows import Times, Unit
 from highwater.impl.index.kv import Rows
 from highwater.impl.index.query.columns import Cache, Columns
 from highwater.impl.index.query.matching import Pair, holding
+from highwater.impl.index.query.meter import Meter
 from highwater.impl.index.query.request import Query
 
 NOTHING = np.zeros(0, np.int64)
@@ -28,18 +29,18 @@ class Found(NamedTuple):
     sets: dict[int, tuple[tuple[Pair, ...], ...]]
 
 
-def units_of(rows: Rows, query: Query, cache: Cache) -> list[tuple[Unit, Times]]:
-    """Return the units to look into, in the order of tenants, shards, partitions."""
-    found = [(unit, times) for unit, times in cache.units_in(rows, tuple(sorted({"", *query.tenants})))
+def units_of(rows: Rows, query: Query, cache: Cache, meter: Meter | None = None) -> list[tuple[Unit, Times]]:
+    """Return the units to look into, in the order of tenants, shards, partitions. Raises what `meter` raises."""
+    found = [(unit, times) for unit, times in cache.units_in(rows, tuple(sorted({"", *query.tenants})), meter)
              if times.min_ms <= query.max_ms and query.min_ms <= times.max_ms
              and (not query.shards or unit.shard in query.shards)]
     return sorted(found, key=lambda one: (one[0].tenant, one[0].shard, one[0].partition))
 
 
-def datasets_of(columns: Columns, unit: Unit, query: Query) -> Found:
+def datasets_of(columns: Columns, unit: Unit, query: Query, meter: Meter) -> Found:
     """Return the datasets of a unit that are of the query's tenants and times, and satisfy its matchers."""
     table, holds = columns.strings, holding(columns.sets, query.matchers, columns.strings.strings, columns.strings.index,
-                                            query.semantics)
+                                            query.semantics, meter)
     good = np.zeros(len(columns.distinct), bool)
     good[columns.owner[holds[columns.member]]] = True
     if not good.any():
@@ -55,9 +56,10 @@ def datasets_of(columns: Columns, unit: Unit, query: Query) -> Found:
     return Found(columns, hits, sets)
 
 
-def search(rows: Rows, query: Query, cache: Cache) -> Iterator[Found]:
-    """Yield what each unit has for a query, in the order of units. Raises DamagedRow, DamagedMessage, MalformedLabels."""
-    for unit, times in units_of(rows, query, cache):
-        found = datasets_of(cache.columns(rows, unit, times), unit, query)
-        if len(found.hits):
-            yield found
+def search(rows: Rows, query: Query, cache: Cache, meter: Meter) -> Iterator[Found]:
+    """Yield what each unit has for a query, if only no hit, in the order of units.
+
+    Raises DamagedRow, DamagedMessage, MalformedLabels, and what `meter` raises."""
+    for unit, times in units_of(rows, query, cache, meter):
+        meter.read()
+        yield datasets_of(cache.columns(rows, unit, times, meter), unit, query, meter)

@@ -1,5 +1,6 @@
 """Safety: a question that means nothing is refused, and so is one without a tenant, before anything is read."""
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 from highwater.impl.errors import Definite
@@ -39,12 +40,12 @@ def query_of(request: Any, semantics: str = COMPAT) -> Query:
             raise InvalidQuery(f"tenant_id: {wrong}")
     if request.start_time > request.end_time:
         raise InvalidQuery(f"start_time {request.start_time} is after end_time {request.end_time}")
-    twice = sorted({name for name in labels if labels.count(name) > 1})
+    twice = [name for name, count in Counter(labels).items() if count > 1]
     if twice:
-        raise InvalidQuery(f"labels has {twice[0]!r} twice")
+        raise InvalidQuery(f"labels has {min(twice)!r} twice")
     try:
         matchers = parse(request.query)
     except InvalidSelector as error:
         raise InvalidQuery(str(error)) from None
-    return Query(frozenset(request.tenant_id), request.start_time, request.end_time, matchers, tuple(labels),
-                 frozenset(request.shards), semantics)
+    return Query(frozenset(request.tenant_id), request.start_time, request.end_time, tuple(dict.fromkeys(matchers)),
+                 tuple(labels), frozenset(request.shards), semantics)

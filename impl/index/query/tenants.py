@@ -13,6 +13,7 @@ from highwater.impl.codecs.index.rows import Unit
 from highwater.impl.index.kv import Rows, under
 from highwater.impl.index.query.catalogue import all_units
 from highwater.impl.index.query.columns import Cache
+from highwater.impl.index.query.meter import Meter
 
 
 class Range(NamedTuple):
@@ -26,26 +27,26 @@ def has_blocks(rows: Rows, unit: Unit) -> bool:
     return next(iter(under(rows, row.index_key(unit, row.BLOCK))), None) is not None
 
 
-def tenants(rows: Rows, cache: Cache) -> list[str]:
-    """Return the tenants that have data in the index, sorted."""
+def tenants(rows: Rows, cache: Cache, meter: Meter) -> list[str]:
+    """Return the tenants that have data in the index, sorted. Raises what `meter` raises."""
     found = set[str]()
-    for unit, times in all_units(rows):
+    for unit, times in all_units(rows, None, meter):
         if not unit.tenant:
-            columns = cache.columns(rows, unit, times)
+            columns = cache.columns(rows, unit, times, meter)
             found.update(columns.strings.strings[number] for number in np.unique(columns.tenant).tolist())
         elif unit.tenant not in found and has_blocks(rows, unit):
             found.add(unit.tenant)
     return sorted(found - {""})
 
 
-def times_of(rows: Rows, tenant: str, cache: Cache) -> Range | None:
-    """Return the times of a tenant's data; None if it has none in the index."""
+def times_of(rows: Rows, tenant: str, cache: Cache, meter: Meter) -> Range | None:
+    """Return the times of a tenant's data; None if it has none in the index. Raises what `meter` raises."""
     ranges: list[tuple[int, int]] = []
-    for unit, times in all_units(rows, ["", tenant]):
+    for unit, times in all_units(rows, ["", tenant], meter):
         if unit.tenant:
             ranges += [(times.min_ms, times.max_ms)] if has_blocks(rows, unit) else []
             continue
-        columns = cache.columns(rows, unit, times)
+        columns = cache.columns(rows, unit, times, meter)
         own = columns.tenant == columns.strings.index.get(tenant, -1)
         ranges += [(int(columns.min_ms[own].min()), int(columns.max_ms[own].max()))] if own.any() else []
     return Range(min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None

@@ -5,13 +5,15 @@ calls may be.
 """
 
 from highwater.impl.errors import Definite, StoreError, TimedOut
-from highwater.impl.index.library import InvalidArgument, PollAgain, TooLate
+from highwater.impl.index.library import InvalidArgument, PollAgain, QueryTooLong, TooLate
 from highwater.impl.index.query.answers import AnswerTooLarge
+from highwater.impl.index.query.meter import QueryTooCostly
 from highwater.impl.raft.faults import LeadershipLost, NodeStopped, NotLeader, NotRunning, QueueFull, TooLarge
 
 OK, INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED = (
     "OK", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "RESOURCE_EXHAUSTED")
 ABORTED, UNAVAILABLE, UNKNOWN, UNIMPLEMENTED = "ABORTED", "UNAVAILABLE", "UNKNOWN", "UNIMPLEMENTED"
+DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"  # no call but a query gets it from a node, and a query has no effect
 
 
 class OverLimit(Definite):
@@ -22,6 +24,8 @@ CODES: tuple[tuple[type[StoreError], str, str], ...] = (  # error, code, and wha
     (InvalidArgument, INVALID_ARGUMENT, "correct the request"),
     (TooLate, FAILED_PRECONDITION, "never add the block again; keep it aside"),
     (OverLimit, RESOURCE_EXHAUSTED, "ask for less, or later, as the message says"),
+    (QueryTooCostly, RESOURCE_EXHAUSTED, "narrow the question, as the message says"),
+    (QueryTooLong, DEADLINE_EXCEEDED, "narrow the question, as the message says"),
     (AnswerTooLarge, RESOURCE_EXHAUSTED, "narrow the question, as the message says"),
     (TooLarge, RESOURCE_EXHAUSTED, "split the block"),
     (QueueFull, RESOURCE_EXHAUSTED, "repeat it later"),

@@ -107,14 +107,28 @@ class Service:
         return CLASSES["GetBlockMetadataResponse"](blocks=found)
 
     async def _poll(self, request: Any, _: bool) -> Any:
+        updates = len(request.status_updates) + sum(len(update.deleted) for update in request.status_updates)
+        if updates > self.limits.updates:
+            raise OverLimit(f"the poll has {updates:,} reports and confirmations, and this node takes {self.limits.updates:,}")
         for update in request.status_updates:
             self._check_sizes(update.compacted_blocks.new_blocks)
         return await self.index.poll(request)
 
+    def _check_query(self, request: Any) -> None:
+        """Raises OverLimit."""
+        sizes = (("letters of its selector", len(request.query), self.limits.query_text),
+                 *((what, len(several), self.limits.query_names) for what, several in (
+                     ("tenants", request.tenant_id), ("shards", request.shards), ("labels", request.labels))))
+        for what, size, most in sizes:
+            if size > most:
+                raise OverLimit(f"the query has {size:,} {what}, and this node takes {most:,}")
+
     async def _query(self, request: Any, stale: bool) -> Any:
+        self._check_query(request)
         return await self.index.query(request, self.semantics, stale)
 
     async def _query_labels(self, request: Any, stale: bool) -> Any:
+        self._check_query(request)
         return await self.index.query_labels(request, self.semantics, stale)
 
     async def _tenants(self, _: Any, stale: bool) -> Any:

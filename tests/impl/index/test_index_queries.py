@@ -5,8 +5,10 @@ caches of several sizes.
 """
 
 import asyncio
+import tracemalloc
 from collections.abc import Iterator
 from random import Random
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,6 +25,7 @@ from highwater.impl.index.kv import MemoryKV
 from highwater.impl.index.query import answers, catalogue, columns
 from highwater.impl.index.query.columns import Cache
 from highwater.impl.index.query.matching import COMPAT, SEMANTICS
+from highwater.impl.index.query.meter import Meter
 from highwater.impl.index.query.request import InvalidQuery, query_of
 from highwater.impl.index.query.selector import parse
 from highwater.impl.index.validate import invalid_block
@@ -172,14 +175,14 @@ def read(block: Any) -> dict[str, Any]:
     return told
 
 
-async def breath() -> None:
-    pass
+async def at_once(step: Any) -> Any:
+    return step()
 
 
 def answered(world: World, asked: Asked, cache: Cache, most_bytes: int = 1 << 30) -> tuple[Any, Any]:
     rows, of = world.rows(), asked.request
-    blocks = answers.metadata(rows, query_of(QueryRequest(**of), asked.semantics), cache, most_bytes, breath)
-    sets = answers.label_sets(rows, query_of(LabelsRequest(**of), asked.semantics), cache, most_bytes, breath)
+    blocks = answers.metadata(rows, query_of(QueryRequest(**of), asked.semantics), cache, most_bytes, Meter(), at_once)
+    sets = answers.label_sets(rows, query_of(LabelsRequest(**of), asked.semantics), cache, most_bytes, Meter(), at_once)
     return asyncio.run(blocks), asyncio.run(sets)
 
 
@@ -275,7 +278,7 @@ def test_a_unit_that_is_dropped_and_made_again_is_not_answered_from_the_cache(mo
 
     story()
     whole = Cache.columns
-    monkeypatch.setattr(Cache, "columns", lambda self, rows, unit, times: whole(self, Blind(rows), unit, times))
+    monkeypatch.setattr(Cache, "columns", lambda self, rows, *of: whole(self, Blind(rows), *of))
     with pytest.raises(AssertionError, match="the caches are seen"):
         story()
 
@@ -302,7 +305,7 @@ def test_a_cache_keeps_what_was_asked_for_last_and_no_more_than_it_may():
             costs = [columns.cost(of) for *_, of in cache.units.values()]
             assert cache.held == sum(costs) <= cache.datasets
     assert world.caches[2].units and not world.caches[0].units
-    whole = Cache(1_000)
+    whole = Cache(1_000_000)
     some = list(catalogue.all_units(world.rows()))
     for unit, times in some:
         whole.columns(world.rows(), unit, times)
@@ -329,6 +332,42 @@ def test_a_question_that_means_nothing_is_refused(change, why):
     assert why in str(refused.value)
 
 
+class Counted(str):
+    """A text that counts how often texts of its kind are compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_check_of_names_is_linear():
+    names = [Counted(f"label{number}") for number in range(5_000)]
+    request = SimpleNamespace(labels=names, tenant_id=["t"], start_time=0, end_time=1, query="{}", shards=())
+    Counted.compared = 0
+    assert len(query_of(request).labels) == 5_000 and Counted.compared < 50_000
+
+
+@pytest.mark.parametrize("names", [3_000, 1])
+def test_columns_of_many_label_sets_take_memory_by_their_pairs(names):
+    table = ["", "t", *(f"n{number}" for number in range(3_000))]
+    made = BlockMeta(id=ulids.made(START_S * 1000, bytes(10)), tenant=1, shard=1, min_time=1, max_time=2, string_table=table)
+    labels = [part for at in range(3_000) for part in (1, 2 + at % names, 2 + at)]
+    made.datasets.append(Dataset(tenant=1, min_time=1, max_time=2, labels=labels))
+    world = World()
+    world.add(made)
+    ((unit, _),) = catalogue.all_units(world.rows())
+    tracemalloc.start()
+    found = columns.read(world.rows(), unit)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found.sets.sets) == 3_000 and peak_bytes < 400 * len(labels), peak_bytes
+    assert columns.cost(found) >= 3_000, "the cache counts label sets"
+
+
 def test_an_answer_that_is_too_large_is_refused_whole_with_what_to_narrow():
     world = World()
     for number in range(50):
@@ -337,22 +376,22 @@ def test_an_answer_that_is_too_large_is_refused_whole_with_what_to_narrow():
     blocks, sets = answered(world, asked, Cache())
     size = sum(len(encode(block)) for block in blocks.blocks)
     query = query_of(QueryRequest(**asked.request))
-    assert asyncio.run(answers.metadata(world.rows(), query, Cache(), size, breath)) == blocks
+    assert asyncio.run(answers.metadata(world.rows(), query, Cache(), size, Meter(), at_once)) == blocks
     with pytest.raises(answers.AnswerTooLarge, match=f"more than {size - 1} bytes: ask for a shorter time"):
-        asyncio.run(answers.metadata(world.rows(), query, Cache(), size - 1, breath))
+        asyncio.run(answers.metadata(world.rows(), query, Cache(), size - 1, Meter(), at_once))
     with pytest.raises(answers.AnswerTooLarge):
-        asyncio.run(answers.label_sets(world.rows(), query, Cache(), len(encode(sets)) - 1, breath))
+        asyncio.run(answers.label_sets(world.rows(), query, Cache(), len(encode(sets)) - 1, Meter(), at_once))
 
 
 def test_tenants_are_those_of_all_datasets_and_units_with_their_times():
     draw, world = Random(3), World()
     for number in range(150):
         step(draw, world, number)
-        told = answers.tenant_names(world.rows(), world.caches[number % 3]).tenant_ids
+        told = answers.tenant_names(world.rows(), world.caches[number % 3], Meter()).tenant_ids
         names = {block.string_table[of.tenant] for block in world.blocks.values() for of in block.datasets}
         assert list(told) == sorted((names | {unit.tenant for unit, _ in world.blocks}) - {""})
         for tenant in (*TENANTS, "nobody"):
-            stats = answers.tenant_stats(world.rows(), tenant, world.caches[number % 3]).stats
+            stats = answers.tenant_stats(world.rows(), tenant, world.caches[number % 3], Meter()).stats
             ranges = [(of.min_time or block.min_time, of.max_time or block.max_time) for block in world.blocks.values()
                       for of in block.datasets if block.string_table[of.tenant] == tenant]
             assert stats.data_ingested == (tenant in told)

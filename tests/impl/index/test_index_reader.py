@@ -34,7 +34,7 @@ def read(missing=(), slow_ms=0, asks_ms=0, error=None):
         for key in KEYS:
             if key not in missing:
                 await store.create(key, key.encode())
-        world = SimpleNamespace(store=SimpleNamespace(get=get), clock=SimpleNamespace(now_ms=lambda: now[0]))
+        world = SimpleNamespace(store=SimpleNamespace(get=get), clock=SimpleNamespace(monotonic_ms=lambda: now[0]))
         return await Reader(world, query, 100).read(request, lambda block, found: taken.append((block.id, found.body)))
 
     try:

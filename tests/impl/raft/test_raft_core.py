@@ -5,8 +5,8 @@ import pytest
 from highwater.dst import script
 from highwater.dst.scripts.replicated import core as core_scripts
 from highwater.dst.scripts.replicated import leader as leader_scripts
-from highwater.dst.scripts.replicated.servers import ABC, PLAIN, after, got, leader, logged, sent, server
-from highwater.impl.raft import core, effects, elections, following, replication, state, terms
+from highwater.dst.scripts.replicated.servers import ABC, PLAIN, after, got, leader, logged, progress, sent, server
+from highwater.impl.raft import core, effects, elections, following, reads, replication, state, terms
 from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.messages import (
     Append,
@@ -17,6 +17,8 @@ from highwater.impl.raft.messages import (
     InstallSnapshot,
     PreVote,
     PreVoteReply,
+    ReadIndex,
+    ReadIndexReply,
     RequestVote,
     TimeoutNow,
     Vote,
@@ -61,6 +63,11 @@ def test_who_is_behind_is_told_the_term(message):
 def test_answers_to_an_earlier_term_change_nothing(message):
     led = leader()
     assert after(led, got("b", message)) == (led, ())
+
+
+@pytest.mark.parametrize("rule", core_scripts.SCRIPTS[-4:-1], ids=lambda rule: rule.__name__)
+def test_terms_that_are_too_far_ahead(rule):
+    assert not script.failed((rule,))
 
 
 def test_two_leaders_of_a_term_are_a_contradiction():
@@ -180,3 +187,19 @@ def test_an_older_snapshot_that_is_installed_moves_the_server_back(monkeypatch):
 
 def test_a_majority_is_more_than_half():
     assert [terms.majority(server(voters=tuple("abcdefg"[:size]))) for size in range(1, 8)] == [1, 2, 2, 3, 3, 4, 4]
+
+
+# --- numbers that no follower comes to
+
+
+def test_answers_about_entries_and_rounds_of_nobody_change_nothing():
+    led, _ = after(leader(), got("b", Appended(5, 1)))
+    lied, _ = after(led, got("b", Appended(5, 1 << 61)), got("b", HeartbeatReply(5, 1 << 61)))
+    assert progress(lied).match_index == 1 and progress(lied).round == led.round
+
+
+def test_waiting_reads_of_a_follower_are_bounded(monkeypatch):
+    monkeypatch.setattr(reads, "READS", 3)
+    led, outputs = after(leader(), *(got("b", ReadIndex(5, f"r{number}")) for number in range(4)))
+    assert len(led.reads) == 3 and sent(outputs) == [("b", ReadIndexReply(5, "r3", -1))]
+    assert len(after(led, got("c", ReadIndex(5, "other")))[0].reads) == 4

@@ -545,7 +545,7 @@ def test_an_entry_of_a_later_version_in_the_log_is_refused():
         one = Group(("a",), FAST)
         log, _ = await open_log(one.disks["a"], "a", (0, 0))
         await log.write([Save(1, 1, "a", 1, (Entry(1, 9, b""),))])
-        with pytest.raises(OtherVersion, match="entry 1 is of kind 9, and this highwater, which knows levels up to 1.1, "):
+        with pytest.raises(OtherVersion, match="entry 1 is of kind 9, and this highwater, which knows levels up to 2.1, "):
             await one.start("a")
 
     run(work())

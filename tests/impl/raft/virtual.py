@@ -31,6 +31,9 @@ class VirtualClock(SystemClock):
     def now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)
 
+    def monotonic_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
+
     async def sleep_ms(self, duration_ms: int) -> None:
         await asyncio.sleep(duration_ms / 1e3)
 

@@ -63,7 +63,12 @@ def test_what_follows_a_hello_within_its_frame_is_malformed():
         frames.hello_of(frames.hello_to(HELLO) + b"!")
 
 
-@pytest.mark.parametrize("data", (None, b"", b"GET / HTTP/1.1\r\n\r\n"))
+def test_connection_closed_before_its_hello_is_malformed():
+    with pytest.raises(Malformed, match="the other side closed the connection before its hello"):
+        frames.hello_of(None)
+
+
+@pytest.mark.parametrize("data", (b"", b"GET / HTTP/1.1\r\n\r\n"))
 def test_another_program_is_malformed(data):
     with pytest.raises(Malformed, match="it is of another program"):
         frames.hello_of(data)

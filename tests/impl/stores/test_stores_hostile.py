@@ -10,7 +10,7 @@ import tracemalloc
 
 import pytest
 
-from highwater.impl.errors import ListingNeverEnds, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
+from highwater.impl.errors import ListingNeverEnds, NotFound, OutcomeUnknown, PreconditionFailed, StoreError, Unavailable
 from highwater.impl.stores.bounds import Bounds, bounds_of
 from highwater.impl.stores.local import LocalStore
 from highwater.impl.stores.s3 import S3Store, connect
@@ -226,6 +226,59 @@ def test_reply_without_its_headers_is_no_object(hostile, head):
     for ask in (store.get("k"), store.get_range("k", 0, 1), store.head("k")):
         with pytest.raises(Unavailable, match="bucket 'bucket' at http://"):
             run(ask)
+
+
+def nested(depth: int) -> bytes:
+    return b"<a>" * depth + b"</a>" * depth
+
+
+PAGE = page_of(["some/a", "some/b"])
+HTML = b"<html><head><title>Log in</title></head><body>first</body></html>"
+ODD = [HTML, b"", b"\xff", b"<Error/>", b"<Error>" + nested(5_000) + b"</Error>",
+       b"<Error><Code>" + nested(5_000) + b"</Code></Error>",
+       b"<Error><Code><x>1</x></Code><Code>2</Code><Message><y/></Message></Error>", b"<Error><Code>NoSuchKey</Code></Error>",
+       PAGE.replace(b"<IsTruncated>false</IsTruncated>", b""), PAGE.replace(b"false", b"maybe"),
+       PAGE.replace(b"<Size>1</Size>", b""),
+       PAGE.replace(b"<Size>1</Size>", b"<Size><b>1</b></Size>"), PAGE.replace(b"<Key>some/a</Key>", b""),
+       PAGE.replace(b"<Key>some/a</Key>", b"<Key/>"), PAGE.replace(b"<ETag>", b"<Etag>").replace(b"</ETag>", b"</Etag>"),
+       PAGE.replace(b"2026-11-29T07:00:00.000Z", b""), PAGE + PAGE,
+       *(PAGE[:at] + PAGE[at + 9:] for at in range(0, len(PAGE), 41)), *(PAGE[:at] for at in range(0, len(PAGE), 97))]
+ODD_STATUS = ("200 OK", "204 No Content", "301 Moved Permanently", "404 Not Found", "409 Conflict", "412 Failed", "500 Bad",
+              "999 x")
+
+
+def calls_of(store: S3Store) -> list:
+    return [store.get("k"), store.get_range("k", 0, 1), store.get_if_changed("k", "0"), store.head("k"), store.list_page(""),
+            store.create("k", b"x"), store.update("k", b"x", "0"), store.put("k", b"x"), store.delete("k")]
+
+
+@pytest.mark.parametrize("status", ODD_STATUS)
+def test_odd_reply_of_any_shape_is_a_store_error(hostile, status):
+    store = S3Store(connect(hostile.url, bounds=Bounds()), "bucket", "some", ids=Ulids(), bounds=Bounds(), attempts=1)
+
+    async def ask_all() -> int:
+        errors = 0
+        for call in calls_of(store):
+            try:
+                await call
+            except StoreError as error:
+                errors += 1
+                assert len(str(error)) < 2_000
+        return errors
+
+    for body in ODD:
+        for head in (OBJECT, ""):
+            hostile.answer = lambda method, target, wire, body=body, head=head: wire.whole(body, status, head)
+            errors = run(ask_all())
+            assert errors or (status == "200 OK" and head), body
+
+
+def test_error_of_a_server_is_cut_short(hostile):
+    hostile.answer = lambda method, target, wire: wire.whole(
+        b"<Error><Code>X</Code><Message>" + b"long " * 50_000 + b"</Message></Error>", "400 Bad Request")
+    with pytest.raises(Unavailable) as raised:
+        run(store_of(hostile, Bounds()).get("k"))
+    assert len(str(raised.value)) < 1_000
 
 
 def test_put_whose_reply_has_no_version_is_in_doubt(hostile):

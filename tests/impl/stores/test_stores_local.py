@@ -230,3 +230,18 @@ def test_local_reads_without_threads_can_be_cancelled(tmp_path):
 
     with pytest.raises(TimeoutError):
         run(asyncio.wait_for(many(), 0.01))
+
+
+def test_local_listing_stays_inside_the_store(local_stores, tmp_path):
+    """Whoever moves or deletes what a listing shows would otherwise do so to files of others."""
+    other = tmp_path / "other"
+    store = local_stores.open()
+    run(store.create("a/b", b"x"))
+    (other / "below").mkdir(parents=True)
+    (other / "below" / "file").write_bytes(b"not of the store")
+    os.symlink(other, os.path.join(local_stores.root, "a", "link"))
+    os.symlink(other / "below" / "file", os.path.join(local_stores.root, "a", "one"))
+    for prefix in ("", "a/link/", "a/link/below/"):
+        assert keys_of(run(store.list_page(prefix))) == ([] if prefix else ["a/b"])
+    reading = local.LocalStore(local_stores.root, read_only=True)  # a database may lie on several disks
+    assert keys_of(run(reading.list_page(""))) == ["a/b", "a/link/below/file", "a/one"]

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from highwater.impl.level import FIRST, Level
 from highwater.impl.stores import frames
 from highwater.impl.stores.certificates import BadCertificate, Files, NotEncrypted, Tls, loaded
 from highwater.impl.stores.frames import CLIENT, PEER, HandshakeRefused, Hello, Malformed, Welcome
-from highwater.impl.stores.stream_net import Address, AddressInUse, Identity, Limits, Link, StreamNet
+from highwater.impl.stores.stream_net import Address, AddressInUse, Caller, Identity, Limits, Link, StreamNet
 from highwater.impl.stores.system import Counters
 from highwater.servers.leash import free_port
 from tests.support.certificates import Authority
@@ -38,7 +38,7 @@ async def until(condition) -> None:
             await asyncio.sleep(0.005)
 
 
-async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, caller: Caller) -> None:
     while (frame := await frames.read_frame(reader, LIMITS.frame_bytes)) is not None:
         writer.write(frames.framed(frame))
 
@@ -51,18 +51,21 @@ class Nets:
         self.open: list[StreamNet] = []
 
     async def start(self, node: str, tls: Tls | None = None, at: Address | None = None, cluster: str = "main",
-                    instance: str = "", known: Level = FIRST, level: Level = FIRST, settings: str = "") -> StreamNet:
-        peers = {name: address for name, address in self.addresses.items() if name != node}
-        net = StreamNet(Identity(cluster, node, known, instance or node, settings=settings), peers, Warned(), tls, LIMITS, echo)
+                    instance: str = "", known: Level = FIRST, level: Level = FIRST, settings: str = "",
+                    limits: Limits = LIMITS, roles_required: bool = False, peers: Sequence[str] | None = None) -> StreamNet:
+        others = {name: address for name, address in self.addresses.items()
+                  if name != node and (peers is None or name in peers)}
+        identity = Identity(cluster, node, known, instance or node, str(self.addresses[node]), settings)
+        net = StreamNet(identity, others, Warned(), tls, limits, echo, roles_required)
         net.level = lambda: level
         await net.start(at or self.addresses[node])
         self.open.append(net)
         return net
 
 
-def of_this_file(task: asyncio.Task) -> bool:
-    """Tell whether a task is the test itself, or a connection of a server of the test, which may end after the nets."""
-    return task.get_coro().cr_code.co_filename == __file__
+def is_of_test(task: asyncio.Task) -> bool:
+    """Tell whether a task is of a test: itself, or a connection of a server of the test, which may end after the nets."""
+    return Path(task.get_coro().cr_code.co_filename).parent == Path(__file__).parent
 
 
 @asynccontextmanager
@@ -73,7 +76,7 @@ async def nets(*names: str) -> AsyncIterator[Nets]:
     finally:
         for net in made.open:
             await net.close()
-        assert not [task for task in asyncio.all_tasks() if not of_this_file(task)]
+        assert not [task for task in asyncio.all_tasks() if not is_of_test(task)]
 
 
 async def rest(reader: asyncio.StreamReader) -> bytes:
@@ -93,9 +96,9 @@ def connected(net: StreamNet, peer: str) -> bool:
     return net.links[peer].is_connected
 
 
-async def dialled(address: Address, hello: Hello) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def dialled(address: Address, hello: Hello, tls: Tls | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect by hand; raises HandshakeRefused."""
-    reader, writer = await asyncio.open_connection(*address)
+    reader, writer = await asyncio.open_connection(*address, ssl=tls.made if tls else None)
     await frames.introduce(reader, writer, hello)
     return reader, writer
 
@@ -130,6 +133,22 @@ def test_a_restarted_peer_is_dialled_again():
             await a.send("2", b"found")
             assert await again.receive(20_000) == ("1", b"found")
             assert a.metrics.snapshot()["net_dropped_frames"] == 1
+
+    asyncio.run(work())
+
+
+def test_flood_of_frames_leaves_other_tasks_their_turn():
+    async def work():
+        async with nets("1", "2") as two:
+            net = await two.start("1", limits=Limits())
+            _, writer = await dialled(two.addresses["1"], Hello(FIRST, FIRST, PEER, "main", "2", "1", "two", "127.0.0.1:9"))
+            writer.write(frames.framed(b"x") * 500)  # all of them are there at once
+            turns = 0
+            while net.inbox.qsize() < 500:
+                await asyncio.sleep(0)
+                turns += 1
+            writer.transport.abort()
+            assert turns >= 500
 
     asyncio.run(work())
 

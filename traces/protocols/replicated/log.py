@@ -16,7 +16,8 @@ from highwater.traces.protocols.replicated.servers import Save
 RECORD = Struct(">IIBQQQ")  # length, checksum of what follows, type, index, term, batch; the body follows
 PREFIX_BYTES = 8  # length and checksum, which the length does not count
 HEAD_BYTES = 19  # of a segment's head before the node's name: magic, version, its number, whether the log begins anew
-HEAD, HARD, CUT, ENTRY, LAST = 1, 2, 3, 4, 0x80  # types of records; the bit of a batch's last one
+HEAD, HARD, CUT, ENTRY, SUMMED, LAST = 1, 2, 3, 4, 5, 0x80  # types of records; the bit of a batch's last one
+SUMMED_BODY, SUM_OF = Struct(">BI"), Struct(">QB")  # of an entry with its checksum: kind and checksum; what it begins with
 
 
 class Record(NamedTuple):
@@ -69,8 +70,24 @@ def records_in(data: bytes) -> Iterator[Record]:
         if not end:
             raise ValueError(f"bytes of the log that are none of its records: {data[at:at + 40]!r}")
         _, _, type_, index, term, _ = RECORD.unpack_from(data, at)
-        yield Record(type_ & ~LAST, index, term, data[at + RECORD.size:end])
+        yield plain(Record(type_ & ~LAST, index, term, data[at + RECORD.size:end]))
         at = end
+
+
+def plain(record: Record) -> Record:
+    """Return an entry that has its checksum in the form without it, and any other record as it is."""
+    if record.type != SUMMED or len(record.body) < SUMMED_BODY.size:
+        return record
+    kind, checksum = SUMMED_BODY.unpack_from(record.body)
+    content = record.body[SUMMED_BODY.size:]
+    if checksum_of(record.term, kind, content) != checksum:
+        return record
+    return record._replace(type=ENTRY, body=bytes([kind]) + content)
+
+
+def checksum_of(term: int, kind: int, content: bytes) -> int:
+    """Return the checksum that the leader gives an entry."""
+    return crc32c(SUM_OF.pack(term, kind) + content)
 
 
 def end_of(data: bytes, at: int) -> int:

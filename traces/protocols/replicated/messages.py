@@ -10,11 +10,16 @@ from struct import Struct, error
 from typing import NamedTuple
 
 from highwater.model.protocols.raft import Shared, acked, last
-from highwater.traces.protocols.replicated.servers import LEADER, MESSAGES, PRE_CANDIDATE, Known, Step
+from highwater.traces.protocols.replicated.log import checksum_of
+from highwater.traces.protocols.replicated.servers import FAR, FOLLOWER, LEADER, MESSAGES, PRE_CANDIDATE, Known, Step
 
 VERSION = 1
 HEAD = Struct(">BB")
 PREFIX, ENTRY = Struct(">qqqI"), Struct(">QBI")  # of an Append: term, index and term before, number; of each entry
+SUMMED, SUMMED_APPEND = Struct(">QBII"), b"\x01\x11"  # of each entry with its checksum; version and kind of such an Append
+CLOCKED_REPLY = b"\x01\x10"
+LATER_FORMS = {SUMMED_APPEND: "Append", CLOCKED_REPLY: "HeartbeatReply"}
+COUNT, AT_ENTRIES = Struct(">I"), HEAD.size + PREFIX.size
 ONE, TWO, THREE, FOUR = (Struct(f">{n}q") for n in (1, 2, 3, 4))
 GRANTED, STANDS = Struct(">qB"), Struct(">qqqB")
 TEXT = Struct(">qI")  # term and length of a text
@@ -40,18 +45,46 @@ class Sent(NamedTuple):
 def untrue(s: Shared, me: int, to: int, server: Known, durable: int, body: bytes, told: Told) -> str:
     """Return what a message tells that is not so; "" if all is. `me` and `to`: numbers of sender and receiver. `durable`: the
     sender's durable term. What it tells for the first time is added to `told`."""
+    body = plain(body)
     try:
         version, kind = HEAD.unpack_from(body)
         if version != VERSION:
             return f"it is of version {version}"
+        if ONE.unpack_from(body, HEAD.size)[0] > server.term + FAR:
+            return ""  # its sender is spoilt, and nobody takes what it tells for a fact
         return RULES[kind](Sent(s, me, to, server, body[2:], durable, told))
     except (error, KeyError, IndexError):
         return f"it cannot be read: {body[:20].hex()}"
 
 
+def plain(body: bytes) -> bytes:
+    """Return an Append whose entries have checksums, as of kind 17, in the form without them, and any other message as it is.
+    Where a checksum is wrong, it stays as it is: no other kind has that number. A reply to a heartbeat, of kind 16, loses its
+    clock, which no server's step depends on."""
+    if body[:2] == CLOCKED_REPLY and len(body) == HEAD.size + THREE.size:
+        return HEAD.pack(VERSION, MESSAGES.index("HeartbeatReply") + 1) + body[HEAD.size:HEAD.size + TWO.size]
+    if body[:2] != SUMMED_APPEND:
+        return body
+    try:
+        number, = COUNT.unpack_from(body, AT_ENTRIES - COUNT.size)
+        at, parts = AT_ENTRIES, [HEAD.pack(VERSION, MESSAGES.index("Append") + 1), body[2:AT_ENTRIES]]
+        for _ in range(number):
+            term, kind, checksum, size = SUMMED.unpack_from(body, at)
+            content = body[at + SUMMED.size:at + SUMMED.size + size]
+            if checksum_of(term, kind, content) != checksum:
+                return body
+            parts += ENTRY.pack(term, kind, size), content
+            at += SUMMED.size + size
+        return b"".join((*parts, body[at:]))
+    except error:
+        return body
+
+
 def name_of(body: bytes) -> str:
     """Return the name of a message's kind; "" if it has none."""
     kind = body[1] if len(body) > 1 else 0
+    if body[:2] in LATER_FORMS:
+        return LATER_FORMS[body[:2]]
     return MESSAGES[kind - 1] if 0 < kind <= len(MESSAGES) else ""
 
 
@@ -77,17 +110,28 @@ def append_in(body: bytes) -> Append:
 
 def entries_in(body: bytes) -> list[tuple[int, int, bytes]]:
     """Return index, term and content of the entries in a message."""
-    return append_in(body[2:]).entries if name_of(body) == "Append" else []
+    return append_in(plain(body)[2:]).entries if name_of(body) == "Append" else []
 
 
 def why_not_caused(before: Known | None, op: str, step: Step, sender: str, body: bytes) -> str:
     """Return why a message does not cause a step that is said to be caused by one with the name `op`; "" if it can."""
     if name_of(body) != op or before is None:
         return f"{name_of(body) or 'none'} did"
+    body = plain(body)
     try:
+        term = ONE.unpack_from(body, HEAD.size)[0]
+        if term > before.term + FAR:
+            return "" if ignores(before, step) else f"{sender} is in term {term:,}, which is too far ahead"
         return CAUSED[op](before, step, sender, body[2:]) if op in CAUSED else ""
     except error:
         return f"it cannot be read: {body[:20].hex()}"
+
+
+def ignores(before: Known, step: Step) -> bool:
+    """Tell whether a step takes nothing from a message, but perhaps that there are later terms."""
+    save = step.save
+    return (step.role, step.term, step.commit, step.agreed) == (FOLLOWER, before.term + FAR, before.commit, 0) and (
+        save is not None and not save.vote and not save.terms and save.base is None)
 
 
 def of_append(before: Known, step: Step, sender: str, body: bytes) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 MESSAGES = ("PreVote", "PreVoteReply", "RequestVote", "Vote", "Append", "Appended", "Conflict", "Heartbeat", "HeartbeatReply",
             "InstallSnapshot", "ReadIndex", "ReadIndexReply", "TimeoutNow")
+FAR = 1 << 20  # terms ahead: that of a message is not believed then (impl/raft/terms.py)
 RESTART = "Restart"
 BEGIN = "begin"  # note of a step that takes up a read, with its name and its caller
 INPUTS = (RESTART, "Tick", "Synced", "Propose", "Read", "TransferTo", "Change", "Campaign", "Compact", "Installed",
