@@ -65,7 +65,7 @@ class CannotApply(Exception):
     """A machine raised an error when it applied an entry."""
 
     def __init__(self, index: int, entry: Entry, error: Exception):
-        self.index, self.term = index, entry.term
+        self.index = index
         super().__init__(f"entry {index:,} of term {entry.term:,}, a command of {len(entry.body):,} bytes: the machine cannot "
                          f"apply it: {named(error)}")
 

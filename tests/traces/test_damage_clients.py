@@ -238,7 +238,8 @@ OF_RETENTION = {
     "another leads": ([damaged([LEADS], 0, "edit", client="Cleaner#1")], [damaged(
         [READS], 0, "edit", client="Cleaner#1"), damaged([LEADS], 0, "drop")]),
     "another reads": ([damaged([READS, READ_LOST], 0, "edit", client="Cleaner#1"), damaged(
-        [READS, LEADS], 0, "edit", client="Cleaner#1")], [damaged([READS, CLEANED], 0, "edit", client="Cleaner#1"), damaged(
+        [READS, LEADS], 0, "edit", client="Cleaner#1"), damaged([READS, READ_LOST], 0, "drop")], [damaged(
+            [READS, CLEANED], 0, "drop"), damaged([READS, CLEANED], 0, "edit", client="Cleaner#1"), damaged(
             [READS, TAKEN], 0, "edit", client="Cleaner#1"), damaged([READS], 0, "drop")]),
     "told of the next": ([damaged([CLEANED, READS], 0, "swap, same client")], [damaged(
         [CLEANED, TAKEN], 0, "swap, same client"), damaged([NOT_CLEANED, READS], 0, "swap, same client"), damaged(

@@ -156,7 +156,7 @@ CASES = {  # predicate -> a damage that it explains, and one that it must not ex
                                   without([HARD, APPEND._replace(key="log-2", body=b"x" + HARD.body + b"x")], 0)),
     "far ahead": (edited([SENT._replace(body=b"\1\5" + (1 << 61).to_bytes(8) + b"x")], 0, body=b"\1\6" + (1 << 24).to_bytes(8)),
                   edited([SENT._replace(body=b"\1\5" + (1 << 61).to_bytes(8))], 0, body=b"\1\5" + (1 << 20).to_bytes(8))),
-    "dead is dead": (edited([STARTED, DIED], 1, op="machine"), without([STARTED, DIED], 1)),
+    "dead is dead": (edited([STARTED, DIED], 1, op="machine"), without([STARTED, DIED, STARTED], 1)),
     "a task of the node": (edited([SYNC], 0, client="Server#0"), edited([SYNC], 0, client="Server#1")),
     "looked or synced again": (without([SYNC], 0), without([APPEND], 0)),
     "kept longer": (without([SYNC._replace(op="remove")], 0), without([SYNC._replace(op="rename")], 0)),

@@ -301,7 +301,7 @@ def dead_is_dead(s: Survivor) -> bool:
     lives = [e.kind for e in of_node(s.before.client, s.good[:s.damage.at]) if e.kind in ("started", "died")]
     if s.damage.kind == "drop":
         following = next(of_node(s.before.client, s.rest), None)
-        return lives[-1:] != ["started"] or (following is not None and following.kind == "died")
+        return lives[-1:] != ["started"] or following is None or following.kind == "died"
     return s.damage.kind == "duplicate" or same_but(s, "keys") or (same_but(s, "op") and not s.before.keys)
 
 
@@ -415,7 +415,8 @@ OF_NODES: Equivalences = {
     "created again": ("the file is created, and empty already", created_again),
     "unused segment": ("the file was new, and nobody has read it or gone on with it", unused_segment),
     "repeated by the next file": ("each file of the log begins with term and vote", repeated_by_next_file),
-    "dead is dead": ("a process ends once or twice, and a machine that loses nothing ends as a process does", dead_is_dead),
+    "dead is dead": ("a process ends once or twice, or does nothing more; a machine that loses nothing ends as one",
+                     dead_is_dead),
     "a task of the node": ("which task of a node works with its disk says nothing", task_of_the_node),
     "looked or synced again": ("a process may look at its disk, or sync it, more or less often than it has to", looked_again),
     "kept longer": ("an old file may be removed later, or after a restart", kept_longer),

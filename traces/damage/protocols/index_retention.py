@@ -117,7 +117,9 @@ def another_leads(s: Survivor) -> bool:
 
 def another_reads(s: Survivor) -> bool:
     """Return whether another cleaner reads the units, and the own one has no use for the answer: it is lost, or it begins
-    anew."""
+    anew. If it is lost, the read may be lost on its way, too."""
+    if s.damage.kind == "drop" and (s.before.kind, s.before.key) == ("applied", READ):
+        return any((o.kind, o.request) == ("timeout", s.before.request) for o in next_of(s))
     return s.before.key == READ and same_but(s, "client") and all(
         is_anew(o) or (o.kind, o.request) == ("timeout", s.before.request) for o in next_of(s))
 
@@ -155,7 +157,7 @@ KNOWLEDGE = Knowledge(held=8, responses={**OF_RESPONSES, **ANOTHER_IS_TOLD}, equ
     "not needed": ("nobody lists or deletes the object, and it was written before or is not added", not_needed),
     "last entry": ("no entry follows that shows whether it is there", last_entry),
     "another leads": ("nobody makes use of the term, so any node may have begun it", another_leads),
-    "another reads": ("its own cleaner has no use for the answer, and any cleaner may read the units", another_reads),
+    "another reads": ("its own cleaner has no use for the answer, and any cleaner may read the units, or none", another_reads),
     "told of the next": ("calls in a row read the same, and one caller less is told", told_of_the_next),
     "not taken": ("no leader takes the command, which may come before another client's entry, after it, or never", not_taken),
     "heard of its term": ("a cleaner may know of its term or not, because it proposes nothing in it", heard_of_its_term),

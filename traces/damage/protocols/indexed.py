@@ -230,9 +230,12 @@ def concerns(e: Event, response_: Event) -> bool:
 
 
 def nothing_applied(s: Survivor) -> bool:
-    """Return whether a response moved before entries that do not concern it, or behind one that adds its block."""
+    """Return whether a response moved before entries that do not concern it, or behind one that adds its block; or a read to
+    where it is true, too."""
     if s.damage.kind != EARLY:
         return False
+    if response(s).op == "read" and shows_a_state(s):
+        return True
     return is_added(s, response(s)) or not any(concerns(e, response(s)) for e in s.good[s.damage.at:s.damage.to])
 
 
