@@ -28,7 +28,7 @@ from highwater.impl.raft.fetch import Chunk, FetchChunk, Fetched, chunk_of
 from highwater.impl.raft.following import Contradiction
 from highwater.impl.raft.guard import GuardedDisk
 from highwater.impl.raft.log import open_log
-from highwater.impl.raft.machine import Command, Machine
+from highwater.impl.raft.machine import CannotApply, Command, Machine
 from highwater.impl.raft.members import Members
 from highwater.impl.raft.messages import (
     Append,
@@ -338,7 +338,9 @@ async def entries_that_the_machine_cannot_apply(alone: Alone) -> None:
     disk = ScriptDisk()
     machine = MACHINE._replace(apply=fragile, check=lambda state, command: None)
     node = await leading(alone, disk, machine=machine)
-    stopped = str(await alone.raises(NodeStopped, proposed(node, b"bad")))
+    raised = await alone.raises(NodeStopped, proposed(node, b"bad"))
+    cause, stopped = raised.__cause__, str(raised)
+    same(isinstance(cause, CannotApply) and cause.index, 2)
     check(stopped.startswith("entry 2 of term 1, a command of 3 bytes: the machine cannot apply it: ZeroDivisionError: it is a "
                              "bug; `highwater raft check FOLDER --machine "), stopped)
     same((node.stopped, node.applied, node.value), (stopped, 1, ()))
