@@ -23,6 +23,7 @@ from highwater.impl.world import Metrics
 
 FIRST_CALL_S = 30.0  # from the acceptance of a connection until its first call
 PIECE = 1 << 16  # bytes that are passed on at a time
+LONGEST_FOLDER = 60  # bytes of the path: that of a socket has 103 at most, on macOS
 OF_EACH = 3  # descriptors of a connection: the client's, and both ends of the one to the library
 
 
@@ -129,7 +130,8 @@ class Passage:
 @asynccontextmanager
 async def folder_of_socket() -> AsyncGenerator[Path]:
     """Give a folder for a socket that only this user may enter, and remove it afterwards."""
-    folder = tempfile.mkdtemp(prefix="highwater-")
+    usual = tempfile.gettempdir()
+    folder = tempfile.mkdtemp(prefix="highwater-", dir=usual if len(os.fsencode(usual)) <= LONGEST_FOLDER else "/tmp")
     try:
         yield Path(folder)
     finally:

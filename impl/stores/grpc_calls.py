@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from traceback import format_tb
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import grpc
 import grpc.aio
@@ -167,7 +168,7 @@ class Handlers(grpc.GenericRpcHandler):
             if why := self.asked.roles.refusal(uris, role):
                 return Failure("PERMISSION_DENIED", f"{path}: {why}")
         why = self.front.admit(context.peer(), role == OPERATOR)
-        return Failure("RESOURCE_EXHAUSTED", why) if why else None
+        return Failure("RESOURCE_EXHAUSTED", why) if why and role else None  # a probe of health needs no slot
 
     def _streaming(self, path: str) -> Parts:
         async def streamed(request: bytes, context: Any) -> AsyncIterator[bytes | Failure]:
@@ -196,9 +197,9 @@ async def serving(address: Address, asked: Asked, files: Files | None = None, in
             ("grpc.server_handshake_timeout_ms", int(HANDSHAKE_S * 1e3)), ("grpc.keepalive_time_ms", DEAD_MS),
             ("grpc.keepalive_timeout_ms", DEAD_MS)])
         if files:
-            server.add_secure_port(f"unix:{place}", server_credentials(files))
+            server.add_secure_port(f"unix:{quote(place)}", server_credentials(files))
         else:
-            server.add_insecure_port(f"unix:{place}")
+            server.add_insecure_port(f"unix:{quote(place)}")
         listener = listener_of(front, bounds, metrics or Counters())
         await server.start()
         try:

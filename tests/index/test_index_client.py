@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import ssl
+import tempfile
 import time
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -237,10 +238,24 @@ def test_clients_take_no_slot_of_operators(tmp_path):
             for _ in range(2):
                 with pytest.raises(Refused, match="RESOURCE_EXHAUSTED: this node has no room for more connections"):
                     await second.call(QUERY_PATH, b"", 20.0)
+            assert await second.call(CHECK, b"", 20.0) == b"x"
             assert await operator.call(STATUS, b"", 20.0) == b"x"
             with pytest.raises(Refused, match="no room"):
                 await other.call(STATUS, b"", 20.0)
             assert await first.call(QUERY_PATH, b"", 20.0) == b"x" and await operator.call(QUERY_PATH, b"", 20.0) == b"x"
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("name", ("odd %41 é", "long" * 40))
+def test_any_temporary_folder_will_do(tmp_path, monkeypatch, name):
+    (tmp_path / name).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))
+
+    async def work():
+        async with serving(HERE._replace(port=free_port()), Asked(Server(Reply("OK", body=b"x")).answer, {}),
+                           bounds=Bounds(clients=1)) as port, Channel(HERE._replace(port=port)) as channel:
+            assert await channel.call(QUERY_PATH, b"", 20.0) == b"x"
 
     asyncio.run(work())
 
