@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
-from traceback import format_tb
 from typing import Any, NamedTuple
 
 from highwater.cluster import calls, status
@@ -39,7 +38,7 @@ from highwater.impl.stores.keys import escaped
 from highwater.impl.stores.node_system import SystemSignals
 from highwater.impl.stores.stream_net import USUAL as USUAL_LIMITS
 from highwater.impl.stores.stream_net import Address, Caller, Identity, Limits, StreamNet
-from highwater.impl.stores.system import Counters, SystemClock, Ulids
+from highwater.impl.stores.system import Counters, SystemClock, Ulids, with_frames
 
 log = logging.getLogger("highwater")
 REQUESTS = 1_000  # of one connection, at a time
@@ -164,8 +163,7 @@ class Server:
             result = error
         except Exception as error:  # a bug must not end the node, or the other replicas with it
             self.counters.count("raft_failed_requests")
-            log.error("node %r: a request of kind %d failed: %s\n%s", self.node.state.me, kind, escaped(named(error)),
-                      "".join(format_tb(error.__traceback__)))
+            log.error("node %r: a request of kind %d failed: %s", self.node.state.me, kind, with_frames(error))
             result = Indefinite(f"node {self.node.state.me!r} failed at the request: {named(error)}")
         finally:
             connection.busy -= 1
@@ -228,7 +226,7 @@ class Server:
             return self.settings.service.query(state, body)
         except Exception as error:
             log.warning("node %r: a query of %d bytes failed: %s", self.node.state.me, len(body), escaped(named(error)))
-            log.debug("its traceback", exc_info=True)
+            log.debug("%s", with_frames(error))
             raise BadRequest(f"node {self.node.state.me!r}: the query failed: {named(error)}") from None
 
 

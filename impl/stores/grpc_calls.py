@@ -11,7 +11,6 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from traceback import format_tb
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -26,7 +25,7 @@ from highwater.impl.stores.in_flight import InFlight
 from highwater.impl.stores.keys import escaped
 from highwater.impl.stores.roles import CLIENT, OPERATOR, Roles
 from highwater.impl.stores.stream_net import Address, AddressInUse
-from highwater.impl.stores.system import Counters
+from highwater.impl.stores.system import Counters, with_frames
 from highwater.impl.world import Metrics
 
 LEADER, READ, STALE = "highwater-leader", "highwater-read", "stale"  # metadata of answers and of requests
@@ -92,11 +91,6 @@ def cut(text: str) -> str:
     if len(text) > LONGEST_TEXT:
         text = f"{text[:LONGEST_TEXT - 150]} .. ({len(text):,} letters) .. {text[-100:]}"
     return escaped(text)
-
-
-def with_frames(error: Exception) -> str:
-    """Return the kind and the text of an error, cut, and where it was raised."""
-    return cut(f"{type(error).__name__}: {error}") + "\n" + "".join(format_tb(error.__traceback__))
 
 
 class Handlers(grpc.GenericRpcHandler):

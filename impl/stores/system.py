@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Coroutine, Generator, Sequence
+from traceback import format_tb
 from typing import Any, Generic, NamedTuple
 from urllib.parse import unquote
 
@@ -235,6 +236,12 @@ class Ulids:
 
     def new_id(self) -> str:
         return str(ULID())
+
+
+def with_frames(error: Exception) -> str:
+    """Return an error for a log, though its text may be a client's: in one line and cut, and then where it was raised."""
+    text = f"{type(error).__name__}: {str(error)[:LONGEST_WARNING]}"
+    return escaped(text) + "\n" + "".join(format_tb(error.__traceback__))
 
 
 class Counters:

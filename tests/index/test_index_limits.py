@@ -244,7 +244,7 @@ def test_long_error_arrives_cut_short_with_its_code(text, raises, caplog):
             assert ("letters)" in str(raised.value)) == (len(text) > 500)
 
     asyncio.run(life())
-    assert ("in answer" in caplog.text) == raises and len(caplog.text) < 10_000
+    assert ("in answer" in caplog.text) == raises and len(caplog.text) < 20_000
     assert caplog.text.replace("\n", "").isprintable()
 
 

@@ -57,7 +57,7 @@ def datasets_of(columns: Columns, unit: Unit, query: Query, meter: Meter) -> Fou
 
 
 def search(rows: Rows, query: Query, cache: Cache, meter: Meter) -> Iterator[Found]:
-    """Yield what each unit has for a query, if only no hit, in the order of units.
+    """Yield what each unit has for a query, in the order of units, also if it has nothing: each is a step.
 
     Raises DamagedRow, DamagedMessage, MalformedLabels, and what `meter` raises."""
     for unit, times in units_of(rows, query, cache, meter):
