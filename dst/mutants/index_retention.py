@@ -107,5 +107,8 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
 }
 MODEL = ("refinement:Cleaner.", "refinement:index", "refinement:.", "refinement:Sweep", "safety:")
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
-    name: (MODEL, ()) for name in BUILDS}
+    **dict.fromkeys(BUILDS, (MODEL, ())),
+    **dict.fromkeys(("own_clock", "window_ignored", "data_ignored"), ((*MODEL, "index:early"), ("index:early",))),
+    "any_term": ((*MODEL, "call:clean"), ()),  # its caller is told of units that the command of the earlier term has dropped
+}
 MUTANTS = Mutants(BUILDS, ORACLES)

@@ -202,6 +202,7 @@ BUILDS: dict[str, tuple[str, Build]] = {  # name -> (its bug, its Build)
 MODEL = (*(f"refinement:{of}" for of in (".", "Add", "Sweep", "Truncate", "Worker.", "index.")), "safety:")
 ORACLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name -> prefixes of its signatures: by model; by harm
     **dict.fromkeys(BUILDS, (MODEL, ())),
+    **dict.fromkeys(("own_clock", "latest_clock"), ((*MODEL, "index:clock"), ("index:clock",))),
     "added_again": ((*MODEL, "liveness:Server"), ()),  # a job whose source is gone never ends
 }
 MUTANTS = Mutants(BUILDS, ORACLES)
