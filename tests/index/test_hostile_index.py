@@ -129,7 +129,7 @@ def judged(folder: Path, seconds: float, seed: int, jumps_s: tuple[int, ...] = J
           f"replies, {dict(soak.counts)}; {dict(counts)}")
     assert not soak.wrong, (len(soak.wrong), soak.wrong[:5])
     assert len(soak.acknowledged) > 2 * seconds and soak.counts["answers"] > seconds and soak.counts["compacted"] > 0
-    assert soak.failed < 0.05 * len(soak.took_s) and soak.counts["replicas compared"] and soak.odd.counts > seconds
+    assert soak.failed < 0.05 * len(soak.took_s) and soak.counts["replicas compared"] and soak.odd.counts > seconds / 3
     assert p99(soak.took_s) <= P99_S and max(soak.took_s) <= LONGEST_S and most_kib <= MOST_MEMORY_KIB
     assert soak.counts["clocks jumped"] or not jumps_s
     for name in ("flood", "odd_calls", "costly_queries", "label_bomb", "huge_calls", "wrong_calls", "many_calls", "fake_peer"):
