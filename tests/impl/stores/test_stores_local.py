@@ -7,6 +7,8 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
 
 import pytest
 
@@ -182,8 +184,8 @@ def test_local_is_whole_after_kill(local_stores, tmp_path):
         notes = {name: str(tmp_path / f"notes-{name}") for name in names}
         workers = [crash.start_worker(local_stores.root, name, notes[name]) for name in names]
         try:
-            wait_for_files(notes.values())
-            time.sleep(random.uniform(0.1, 0.4))
+            wait_for_work(notes.values(), random.randrange(16, 40))
+            time.sleep(random.uniform(0, 0.1))
         finally:
             for worker in workers:
                 os.kill(worker.pid, signal.SIGKILL)
@@ -213,10 +215,14 @@ def test_local_is_whole_after_kill(local_stores, tmp_path):
         run(store.put(key, b"the dead hold no lock"))
 
 
-def wait_for_files(paths, limit_s: float = 30) -> None:
+def wait_for_work(notes: Collection[str], count: int, limit_s: float = 120) -> None:
+    """Until all workers have begun, and have noted `count` creations and as many counts together."""
     end_s = time.monotonic() + limit_s
-    while not all(os.path.exists(path) for path in paths):
-        assert time.monotonic() < end_s, f"the workers did not begin within {limit_s} s"
+    while True:
+        told = [Path(path).read_text() if os.path.exists(path) else "" for path in notes]
+        if all(told) and min("".join(told).count(verb) for verb in ("created ", "counted ")) >= count:
+            return
+        assert time.monotonic() < end_s, f"the workers did not get so far within {limit_s} s"
         time.sleep(0.01)
 
 
