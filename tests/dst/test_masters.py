@@ -133,7 +133,8 @@ def deadly(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, st
     return project, said
 
 
-@pytest.mark.parametrize("engine", ["local", "local[2]", "local-cluster[2,1,1024]"])
+@pytest.mark.parametrize("engine", ["local[2]", *(pytest.param(of, marks=pytest.mark.slow)
+                                                  for of in ("local", "local-cluster[2,1,1024]"))])
 def test_campaign_of_deadly_seeds_has_the_rows_of_dst_run(engine: str, home: str, deadly: tuple[Path, dict[int, str]],
                                                           tmp_path: Path) -> None:
     """A task of local[2] has one attempt, so no seed may end it."""
@@ -146,7 +147,7 @@ def test_campaign_of_deadly_seeds_has_the_rows_of_dst_run(engine: str, home: str
     assert {row["seed"]: f"{row['signature'] or 'ok'} {row['digest']}" for row in found} == said and len(found) == 150
 
 
-@pytest.mark.parametrize("master", ["connect", "local-cluster[2,1,1024]"])
+@pytest.mark.parametrize("master", ["connect", pytest.param("local-cluster[2,1,1024]", marks=pytest.mark.slow)])
 def test_a_campaign_in_a_bucket_has_the_same_rows(master: str, s3: str, home: str, expected: Path,
                                                   request: pytest.FixtureRequest) -> None:
     """The workers put their rows themselves: no folder is theirs and the driver's."""
@@ -160,7 +161,7 @@ def test_a_campaign_in_a_bucket_has_the_same_rows(master: str, s3: str, home: st
     assert one.num_rows == 200 and one.equals(two)
 
 
-@pytest.mark.parametrize("master", ["connect", "local-cluster[2,1,1024]"])
+@pytest.mark.parametrize("master", ["connect", pytest.param("local-cluster[2,1,1024]", marks=pytest.mark.slow)])
 def test_an_index_is_rebuilt_alike(master: str, s3: str, home: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """The objects are in a bucket. Killed before it has ended, the rebuild goes on."""
     url, place = request.getfixturevalue("connect") if master == "connect" else master, f"{s3}/index"

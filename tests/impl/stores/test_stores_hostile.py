@@ -268,7 +268,7 @@ def test_odd_reply_of_any_shape_is_a_store_error(hostile, status):
                 assert len(str(error)) < 2_000
         return errors
 
-    for body in ODD:
+    for body in ODD[:9] if status[:3] == "301" else ODD:  # the library asks for the region then, at a tenth of a second a call
         for head in (OBJECT, ""):
             hostile.answer = lambda method, target, wire, body=body, head=head: wire.whole(body, status, head)
             errors = run(ask_all())
