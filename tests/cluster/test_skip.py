@@ -93,9 +93,12 @@ def test_entry_that_stops_all_nodes_is_skipped(tmp_path):
         assert "both of node '1'" in await refused(*folders, str(shutil.copytree(folders[0], tmp_path / "copy")), *where)
         assert "give the new cluster another name" in await refused(*folders, *where, to="main")
         assert "no folder has entry" in await refused(*folders, "--index", str(index), "--term", "99")
-        assert "is no command" in await refused(*folders, "--index", "1", "--term", "1")
-        assert "the machine applies entry 2" in await refused(*folders, "--index", "2", "--term", "1",
-                                                              machine=harmless(tmp_path))
+        log = (await checked(MemoryDisk({path.name: path.read_bytes() for path in (nodes / "1").iterdir()}))).log
+        of_kind = {entry.kind == COMMAND: ("--index", str(at), "--term", str(entry.term))  # where they are depends on the pace
+                   for at, entry in reversed([*enumerate(log.entries, log.base_index + 1)])}
+        assert "is no command" in await refused(*folders, *of_kind[False])
+        applied = await refused(*folders, *of_kind[True], machine=harmless(tmp_path))
+        assert f"the machine applies entry {of_kind[True][1]}" in applied
 
     asyncio.run(refusals())
     shutil.copytree(nodes / "3", tmp_path / "forgotten")
