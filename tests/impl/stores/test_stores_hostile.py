@@ -20,7 +20,7 @@ from tests.support.stores.hostile_server import OBJECT, Wire, hostile_server, pa
 
 pytest_plugins = ["tests.support.stores.fixtures"]
 run = asyncio.run
-# The bounds of time end only what never ends: a slow machine is given its time, except where time is the subject (QUICK).
+# TIGHT has long bounds of time, so that a slow machine fails no test. Tests of the bounds of time use QUICK.
 TIGHT = Bounds(reply_s=60, reply_bytes=700_000, body_bytes=300_000, listing_keys=3000, listing_s=60, empty_pages=20)
 QUICK = TIGHT._replace(reply_s=1)
 PAGES = int(os.environ.get("HIGHWATER_DRAWN", 3))  # of 10,000 keys

@@ -216,7 +216,7 @@ def test_local_is_whole_after_kill(local_stores, tmp_path):
 
 
 def wait_for_work(notes: Collection[str], count: int, limit_s: float = 120) -> None:
-    """Until all workers have begun, and have noted `count` creations and as many counts together."""
+    """Wait until all workers have begun, and together have noted `count` creations and `count` updates of counters."""
     end_s = time.monotonic() + limit_s
     while True:
         told = [Path(path).read_text() if os.path.exists(path) else "" for path in notes]
